@@ -137,8 +137,8 @@ def type_name(value: Any) -> str:
 
 def _public_name() -> str:
     """The name of the innermost function on the stack that users can call; empty if there is none."""
-    face = sys.modules.get("fusegrad")
-    places = (face, getattr(face, "Tensor", None), sys.modules.get("fusegrad.special"))
+    modules = [sys.modules.get(f"fusegrad{part}") for part in ("", ".special", ".nn.functional")]
+    places = (*modules, getattr(modules[0], "Tensor", None))
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and is_own_file(frame.f_code.co_filename):
         name = frame.f_code.co_name

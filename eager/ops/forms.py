@@ -2,10 +2,12 @@
 
     fg.sum("a")     ->     TypeError: sum(): argument 'input' (position 1) must be Tensor, not str
 
+They also take NumPy's names of arguments, and `out=` (`by_name.py`).
+
 Functions take it that they are given tensors, numbers and None, each in its place, and fail somewhere inside
 with whatever comes of other things. A form calls its function with the same arguments, and looks at them only
 once it has failed, so that it costs what a call of Python does. Methods have one if they take further tensors
-than their own; operators and the engine have none.
+than their own, or what NumPy has another name for; operators and the engine have none.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -22,8 +23,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure, is_own_file, type_name
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.tensor import Tensor
-
-_KWARGS = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+from fusegrad.eager.ops.by_name import MISSING, WRITERS, aliases_of, by_name
 
 
 def named_like(form: Any, function: Any) -> FunctionType:
@@ -33,63 +33,61 @@ def named_like(form: Any, function: Any) -> FunctionType:
     return made
 
 
-def refusing(function: Any) -> FunctionType:
-    """A form of the same parameters that does no more than refuse."""
-    return named_like(calling(function), function)
-
-
 def as_method(function: Any) -> Any:
-    """`function` as a method of `Tensor`: a form that refuses, if it takes further tensors than its first."""
+    """`function` as a method of `Tensor`: a form, if it takes further tensors or has names of NumPy's."""
     further = list(inspect.signature(function).parameters.values())[1:]
-    if not any("Tensor" in str(p.annotation) for p in further):
-        return function
-    return named_like(calling(function, known={"refusal": functools.partial(refusal, own=1)}), function)
+    if any("Tensor" in str(p.annotation) for p in further) or aliases_of(p.name for p in further):
+        return named_like(calling(function, own=1), function)
+    return function
 
 
-class _Default:
-    """Stands for a default in a source."""
+def calling(function: Any, own: int = 0) -> FunctionType:
+    """A function of the same parameters, and of what they are called besides, that calls `function`.
 
-    def __repr__(self) -> str:
-        return "None"
+    own: how many of the parameters a method has by itself. All can be given by place, since the interpreter
+    calls such functions faster; what came so to a place that `function` does not have is `surplus`:
 
-
-def calling(
-    function: Any,
-    extra: Sequence[inspect.Parameter] = (),
-    lines: Sequence[str] = ("return {call}",),
-    known: dict[str, Any] | None = None,
-) -> FunctionType:
-    """A function of the same parameters, and `extra`, whose body is `lines`, with `known` to refer to.
-
-    In these "{call}" is the call of `function`, and "{name}" its name. In the place of defaults the source
-    has None:
-
-        def calling(n, m=None, *, dtype=None):
+        def calling(n=MISSING, dim=0, surplus=MISSING, dtype=None, axis=MISSING, out=MISSING):
             try:
-                return function(n, m, dtype=dtype)
+                if n is MISSING or surplus is not MISSING or axis is not MISSING or out is not MISSING:
+                    return by_name(function, (n, dim), dict(dtype=dtype, axis=axis, out=out), surplus)
+                return function(n, dim, dtype=dtype)
             except Exception as error:
-                refused = refusal(error, function, given(n, m, dtype=dtype))
+                refused = refusal(error, function, given(n, dim, dtype=dtype))
                 if refused is error: raise
                 raise refused from None
     """
     # Not those that a decorated function shows: it may take more.
-    parameters = [
-        p.replace(annotation=p.empty, default=p.default if p.default is p.empty else _Default())
-        for p in inspect.signature(function, follow_wrapped=False).parameters.values()
-    ]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    parameters = [*inspect.signature(function, follow_wrapped=False).parameters.values()]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         # With a row of arguments, those by name are a dict anyway.
-        by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-        parameters = [*(p for p in parameters if p.kind not in by_name), _KWARGS]
-    passed = ", ".join(map(_passed, parameters))
-    body = [line.format(call=f"function({passed})", name=repr(function.__name__)) for line in lines]
+        passed, shown, defaults = "*args, **kwargs", "*args, **kwargs", []
+        slow = ["if kwargs: return by_name(function, args, kwargs)"]
+    else:
+        by_place = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        hidden = aliases_of(p.name for p in parameters[own:])
+        more = [*hidden, *(["out"] if function in WRITERS else [])]
+        needed = [p.name for p in parameters[own:] if p.default is p.empty]
+        first = [p.name for p in by_place[:own]]
+        places, names = [p.name for p in by_place[own:]], [p.name for p in named]
+        defaults = [MISSING if p.default is p.empty else p.default for p in parameters[own:]]
+        defaults[len(places) : len(places)] = [MISSING]
+        defaults += [MISSING] * len(more)
+        shown = ", ".join([*first, *(f"{n}=None" for n in (*places, "surplus", *names, *more))])
+        passed = ", ".join([*first, *places, *(f"{n}={n}" for n in names)])
+        tests = [f"{n} is MISSING" for n in needed]
+        tests += [f"{n} is not MISSING" for n in ("surplus", *more) if hidden.get(n) not in needed]
+        keywords = ", ".join(f"{n}={n}" for n in (*names, *more))
+        row = "".join(f"{n}, " for n in (*first, *places))
+        slow = [f"if {' or '.join(tests)}: return by_name(function, ({row}), dict({keywords}), surplus)"]
     source = "\n".join(
         [
-            f"def calling{with_parameters(inspect.Signature(parameters), extra)}:",
+            f"def calling({shown}):",
             "    try:",
-            *(f"        {line}" for line in body),
+            *(f"        {line}" for line in (*slow, f"return function({passed})")),
             "    except Exception as error:",
-            f"        refused = refusal(error, function, given({passed}))",
+            f"        refused = refusal(error, function, given({passed}), own={own})",
             "        if refused is error: raise",
             "        raise refused from None\n",
         ]
@@ -97,33 +95,11 @@ def calling(
     # In a file and a module of our own, so that messages name the user's line.
     file = os.path.join(os.path.dirname(__file__), f"<{function.__name__}>")
     namespace: dict[str, FunctionType] = {}
-    names = {"__name__": __name__, "function": function, "refusal": refusal, "given": given, **(known or {})}
-    exec(compile(source, file, "exec"), names, namespace)
-    made, defaults = namespace["calling"], function.__kwdefaults__ or {}
-    made.__defaults__ = function.__defaults__
-    made.__kwdefaults__ = {name: defaults.get(name) for name in made.__kwdefaults__ or {}}
+    names_in_it = {"__name__": __name__, "function": function, "refusal": refusal, "given": given}
+    exec(compile(source, file, "exec"), names_in_it | {"by_name": by_name, "MISSING": MISSING}, namespace)
+    made = namespace["calling"]
+    made.__defaults__ = tuple(defaults)
     return made
-
-
-def with_parameters(signature: inspect.Signature, extra: Sequence[inspect.Parameter]) -> inspect.Signature:
-    """`signature` with `extra` parameters, given by name."""
-    parameters = list(signature.parameters.values())
-    last = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
-    return signature.replace(parameters=[*parameters[:last], *extra, *parameters[last:]])
-
-
-def _passed(parameter: inspect.Parameter) -> str:
-    """A parameter as what is passed on to a function that has it as well."""
-    name, kind = parameter.name, parameter.kind
-    if kind is parameter.KEYWORD_ONLY:
-        return f"{name}={name}"
-    return (
-        f"*{name}"
-        if kind is parameter.VAR_POSITIONAL
-        else f"**{name}"
-        if kind is parameter.VAR_KEYWORD
-        else name
-    )
 
 
 # Once it has failed.
@@ -131,7 +107,7 @@ def _passed(parameter: inspect.Parameter) -> str:
 
 def given(*args: Any, **kwargs: Any) -> dict[Any, Any]:
     """What a function was given, by place or by name."""
-    return {**dict(enumerate(args)), **kwargs}
+    return {p: a for p, a in (*enumerate(args), *kwargs.items()) if a is not MISSING}
 
 
 # What comes of things of other types. Where nobody gave any, it is a fault of ours, and stays what it is.

@@ -25,6 +25,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import has_values, plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.by_name import in_our_names
 from fusegrad.eager.ops.forms import given, refusal
 
 
@@ -248,7 +249,10 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     """The in-place form of `function`, whose first argument is written."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        others = (*args, *kwargs.values()) if kwargs else args
+        others: tuple[Any, ...] = args
+        if kwargs:
+            kwargs = in_our_names(function, (self, *args), kwargs)
+            others = (*args, *kwargs.values())
         recorded = begin_write(self, name, others)
         if name != "fill_":  # it reads a number
             check_overlap(self.array, self, others)

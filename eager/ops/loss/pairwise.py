@@ -14,19 +14,17 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.precision import in_single
-from fusegrad.eager.ops.reduce.reduction import accepting_axis, vector_norm
+from fusegrad.eager.ops.reduce.reduction import vector_norm
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
 @public(method=True)
-@accepting_axis
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other. Source: `torch.dist`."""
     return vector_norm(input - other, p)
 
 
 @public(method=True, inplace=True)
-@accepting_axis
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Each slice along `dim` scaled down to a p-norm of `maxnorm` where it is longer.
 

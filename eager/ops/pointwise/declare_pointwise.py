@@ -13,8 +13,8 @@ from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import DTypeRule, Elementwise, Pointwise
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import Op, bind, wrap
-from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.by_name import MISSING, by_name
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.inplace import ONE_OP, OneOp
 
@@ -22,9 +22,9 @@ from fusegrad.eager.ops.inplace import ONE_OP, OneOp
 OPERANDS: set[type] = {Tensor, float, int, bool, complex}
 TENSORS: set[type] = {Tensor}
 Unary = Callable[[Any], Tensor]
-# By the functions of declared ops: what they are with `out=`. It costs a call without it one comparison; that
-# of a function of its own would cost a small op a tenth (see `eager/ops/shape/out.py` for the others).
-WRITING: dict[Any, Any] = {}
+# By the functions of declared ops: what users get in their place, which is what `forms.py` makes of others. A
+# further call would cost a small op a tenth.
+FORMS: dict[Any, Any] = {}
 
 
 def operand(value: Any) -> Any:
@@ -129,12 +129,19 @@ def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> C
     def function(input: Any) -> Tensor:
         return bind(op, (input if type(input) in OPERANDS else operand(input),))
 
-    def writing(input: Any, *, out: Any = None) -> Any:
-        if out is not None:
-            return ops.written(function(input), out, name)
+    def form(
+        input: Any = MISSING,
+        surplus: Any = MISSING,
+        out: Any = MISSING,
+        x: Any = MISSING,
+        a: Any = MISSING,
+        x1: Any = MISSING,
+    ) -> Any:
+        if input is MISSING or surplus is not MISSING or out is not MISSING:
+            return by_name(function, (input,), {"out": out, "x": x, "a": a, "x1": x1}, surplus)
         return bind(op, (input if type(input) in OPERANDS else operand(input),))
 
-    WRITING[function] = writing
+    FORMS[function] = form
     if isinstance(op, Pointwise):
         ONE_OP[function] = OneOp(op)
     return documented(function, name, doc, source)
@@ -156,9 +163,19 @@ def function_of_two(
             ),
         )
 
-    def writing(input: Any, other: Any, *, out: Any = None) -> Any:
-        if out is not None:
-            return ops.written(function(input, other), out, name)
+    def form(
+        input: Any = MISSING,
+        other: Any = MISSING,
+        surplus: Any = MISSING,
+        out: Any = MISSING,
+        x: Any = MISSING,
+        a: Any = MISSING,
+        x1: Any = MISSING,
+        x2: Any = MISSING,
+    ) -> Any:
+        if input is MISSING or other is MISSING or surplus is not MISSING or out is not MISSING:
+            named = {"out": out, "x": x, "a": a, "x1": x1, "x2": x2}
+            return by_name(function, (input, other), named, surplus)
         return bind(
             op,
             (
@@ -167,7 +184,7 @@ def function_of_two(
             ),
         )
 
-    WRITING[function] = writing
+    FORMS[function] = form
     if isinstance(op, Pointwise):
         ONE_OP[function] = OneOp(op)
     return documented(function, name, doc, source)

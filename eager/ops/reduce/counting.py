@@ -18,7 +18,6 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
-from fusegrad.eager.ops.reduce.reduction import accepting_axis
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -92,7 +91,6 @@ def _distinct(
 
 
 @public(method=True)
-@accepting_axis
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -111,7 +109,6 @@ def unique(
 
 
 @public(method=True)
-@accepting_axis
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -246,7 +243,6 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 
 
 @public(method=True)
-@accepting_axis
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 to the largest comes in a vector (or the sums of its `weights`).
 
@@ -313,7 +309,6 @@ _histc = Opaque(
 
 
 @public(method=True)
-@accepting_axis
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of `bins` equal parts from `min` to `max`, in the dtype of `input`.
 
@@ -372,7 +367,6 @@ _Histogramdd = return_type("histogramdd", ("hist", "bin_edges"))
 
 
 @public(method=True)
-@accepting_axis
 def histogram(
     input: Tensor,
     bins: Any = 100,

@@ -9,7 +9,6 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.reduce.reduction import accepting_axis
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -19,7 +18,6 @@ def _part(x: Tensor, dim: int, start: int, stop: int | None = None) -> Tensor:
 
 
 @public(method=True)
-@accepting_axis
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:

@@ -15,7 +15,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce import reduction
 from fusegrad.eager.ops.reduce.recurrence import backward_recurrence, reversed_along, shifted
-from fusegrad.eager.ops.reduce.reduction import _numbered, _spread, _sum_dtype, accepting_axis
+from fusegrad.eager.ops.reduce.reduction import _numbered, _spread, _sum_dtype
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # What running sums and products of narrow floats accumulate in, as in PyTorch.
@@ -74,7 +74,6 @@ _cumprod = AnalyticOpaque(
 
 
 @public(method=True, inplace=True)
-@accepting_axis
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Products of the elements up to each along `dim`. Source: `torch.cumprod`.
 
@@ -163,7 +162,6 @@ _prod = _AnalyticReduction(
 
 
 @public(method=True)
-@accepting_axis
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (one, or all). Integers give int64. Source: `torch.prod`."""
     params = {"dim": reduction.normal_dims(dim, input.array.ndim), "keepdim": keepdim}

@@ -12,7 +12,6 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import plain_number
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite, Composite, Opaque, Reduction, reduced_shape
-from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -22,23 +21,6 @@ from fusegrad.eager.ops.shape import shape
 
 _BOOL = np.dtype(bool)
 _INT64 = np.dtype(np.int64)
-
-
-def accepting_axis(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` taking NumPy's `axis` and `keepdims` for `dim` and `keepdim`, like PyTorch."""
-
-    def accepting(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            return function(*args)
-        if "axis" in kwargs:
-            kwargs["dim"] = kwargs.pop("axis")
-        if "keepdims" in kwargs:
-            kwargs["keepdim"] = kwargs.pop("keepdims")
-        return function(*args, **kwargs)
-
-    accepting.__doc__, accepting.__module__ = function.__doc__, function.__module__
-    accepting.__wrapped__ = function  # type: ignore[attr-defined]  # for who asks for the signature
-    return renamed(accepting, function.__name__)
 
 
 def normal_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:
@@ -84,7 +66,6 @@ _sum = Reduction(
 
 
 @public(method=True)
-@accepting_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (a dimension, several, or all). Integers sum to int64. Source: `torch.sum`.
 
@@ -102,7 +83,6 @@ def in_dtype(op: Any, input: Tensor, params: dict[str, Any], dtype: Any) -> Tens
 
 
 @public(method=True)
-@accepting_axis
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` of what is not NaN. Source: `torch.nansum`."""
     if input.array.dtype.kind in "fV":
@@ -132,7 +112,6 @@ _mean = Composite(
 
 
 @public(method=True)
-@accepting_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim`. Raises RuntimeError for integers without `dtype`. Source: `torch.mean`."""
     if dtype is not None:
@@ -148,7 +127,6 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 
 @public(method=True)
-@accepting_axis
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` of what is not NaN; NaN of nothing. Source: `torch.nanmean`."""
     if input.array.dtype.kind not in "fcV":
@@ -206,7 +184,6 @@ def check_extreme(input: Tensor, dim: Any) -> None:
 
 
 @public(method=True)
-@accepting_axis
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The largest values over `dim`; equal ones share the gradient. Source: `torch.amax`."""
     check_extreme(input, dim)
@@ -214,7 +191,6 @@ def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
 
 
 @public(method=True)
-@accepting_axis
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The smallest values over `dim`; equal ones share the gradient. Source: `torch.amin`."""
     check_extreme(input, dim)
@@ -245,14 +221,12 @@ _argmin = Opaque("argmin", "x", _arg(np.argmin), _arg_type, None, refuses="")
 
 
 @public(method=True)
-@accepting_axis
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the (first) largest element along `dim`, of all for None. Source: `torch.argmax`."""
     return _place(_argmax, input, dim, keepdim)
 
 
 @public(method=True)
-@accepting_axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the (first) smallest element along `dim`, of all for None. Source: `torch.argmin`."""
     return _place(_argmin, input, dim, keepdim)
@@ -273,14 +247,12 @@ _all = Reduction("all", np.logical_and.reduce, "and", lambda d: _BOOL, None)
 
 
 @public(method=True)
-@accepting_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element is nonzero. Source: `torch.any`."""
     return _test(_any, input, dim, keepdim)
 
 
 @public(method=True)
-@accepting_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are nonzero. Source: `torch.all`."""
     return _test(_all, input, dim, keepdim)
@@ -296,7 +268,6 @@ def _test(op: Reduction, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 @public(method=True)
-@accepting_axis
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are nonzero. Source: `torch.count_nonzero`."""
     return sum(ops.ne(input, 0), dim)
@@ -330,7 +301,6 @@ _logsumexp = AnalyticComposite(
 
 
 @public(method=True)
-@accepting_axis
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow. Source: `torch.logsumexp`."""
     if input.array.dtype.kind in "bui":
@@ -439,7 +409,6 @@ def vector_norm(
 
 
 @public(method=True)
-@accepting_axis
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The vector norm over `dim` for a number `p` or "fro" (2); "nuc" of matrices. Source: `torch.norm`."""
     if p == "nuc":

@@ -19,7 +19,7 @@ from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce import reduction
 from fusegrad.eager.ops.reduce.prod import WIDER, accumulated, along
 from fusegrad.eager.ops.reduce.recurrence import backward_recurrence, reversed_along, shifted
-from fusegrad.eager.ops.reduce.reduction import _sum_dtype, accepting_axis
+from fusegrad.eager.ops.reduce.reduction import _sum_dtype
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -37,7 +37,6 @@ _cumsum = Opaque(
 
 
 @public(method=True, inplace=True)
-@accepting_axis
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Sums of the elements up to each along `dim`. Source: `torch.cumsum`.
 
@@ -85,7 +84,6 @@ _logcumsumexp = Opaque(
 
 
 @public(method=True)
-@accepting_axis
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(x))) along `dim` without overflow. Source: `torch.logcumsumexp`.
 
@@ -145,14 +143,12 @@ _cummin = _running_extreme("cummin", np.minimum)
 
 
 @public(method=True)
-@accepting_axis
 def cummax(input: Tensor, dim: int) -> Any:
     """(values, indices): the largest up to each element, the last of equal ones. Source: `torch.cummax`."""
     return _cummax(input, dim)
 
 
 @public(method=True)
-@accepting_axis
 def cummin(input: Tensor, dim: int) -> Any:
     """(values, indices): the smallest up to each element, the last of equal ones. Source: `torch.cummin`."""
     return _cummin(input, dim)

@@ -15,7 +15,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.reduce.reduction import accepting_axis, check_extreme, largest, smallest
+from fusegrad.eager.ops.reduce.reduction import check_extreme, largest, smallest
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -190,7 +190,6 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Reduction, along: An
 
 
 @public(method=True)
-@accepting_axis
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; (values, indices) along `dim`; or the larger of two tensors.
 
@@ -204,7 +203,6 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
 
 
 @public(method=True)
-@accepting_axis
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; (values, indices) along `dim`; or the smaller of two. Source: `torch.min`."""
     return _extreme(input, dim if other is None else other, keepdim, _min, _min_dim, ops.minimum)
@@ -214,7 +212,6 @@ _Aminmax = return_type("aminmax", ("min", "max"))
 
 
 @public(method=True)
-@accepting_axis
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(min, max) over `dim` (one, or all). Source: `torch.aminmax`."""
     dims = () if dim is None else dim
@@ -228,7 +225,6 @@ def _check_ordered(input: Tensor, kind: type[Exception]) -> None:
 
 
 @public(method=True)
-@accepting_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median, NaN if there is one; (values, indices) along `dim`. Source: `torch.median`.
 
@@ -241,7 +237,6 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @public(method=True)
-@accepting_axis
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN; (values, indices) along `dim`. Source: `torch.nanmedian`."""
     _check_ordered(input, NotImplementedError)
@@ -249,7 +244,6 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 
 
 @public(method=True)
-@accepting_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the most frequent values along `dim`; of several, the smallest.
 
@@ -259,7 +253,6 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 @public(method=True)
-@accepting_axis
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the `k`-th smallest (from 1) along `dim`. Source: `torch.kthvalue`."""
     _check_ordered(input, NotImplementedError)
@@ -280,7 +273,6 @@ def _size_along(input: Tensor, dim: int) -> int:
 
 
 @public(method=True)
-@accepting_axis
 def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     """(values, indices) in order along `dim`, NaN as the largest; always stable. Source: `torch.sort`.
 
@@ -293,21 +285,18 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool
 
 
 @public(method=True)
-@accepting_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:
     """The indices that sort along `dim`. Source: `torch.argsort`."""
     return sort(input, dim, descending)[1]
 
 
 @public(method=True)
-@accepting_axis
 def msort(input: Tensor) -> Tensor:
     """Sorted along the first dimension. Source: `torch.msort`."""
     return sort(input, 0)[0]
 
 
 @public(method=True)
-@accepting_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The `k` largest (or smallest) along `dim`, in order, and their indices. Source: `torch.topk`."""
     size, k = _size_along(input, dim), size_of(k)

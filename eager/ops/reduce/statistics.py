@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
-from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
@@ -21,7 +19,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.reduce import summation
-from fusegrad.eager.ops.reduce.reduction import _spread, accepting_axis, normal_dims, squared_size
+from fusegrad.eager.ops.reduce.reduction import _spread, normal_dims, squared_size
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # Variance: the squares of what is left when the mean is taken away.
@@ -90,27 +88,21 @@ def _deviation(
             RuntimeError,
             f"std and var only support floating point and complex dtypes, got {input.array.dtype.name}",
         )
+    if isinstance(dim, bool):  # PyTorch's other overload
+        dim, unbiased = None, dim
     less = (1 if unbiased else 0) if correction is None else correction
     dims = normal_dims(dim, input.array.ndim)
     return bind(op, (input,), {"dim": dims, "correction": less, "keepdim": keepdim})
 
 
-def _takes_unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let `function(input, False)` mean `unbiased=False`, PyTorch's other overload."""
-
-    def overloaded(input: Tensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(dim, bool):
-            dim, kwargs["unbiased"] = None, dim
-        return function(input, dim, *args, **kwargs)
-
-    overloaded.__doc__, overloaded.__module__ = function.__doc__, function.__module__
-    overloaded.__wrapped__ = function  # type: ignore[attr-defined]  # for who asks for the signature
-    return renamed(overloaded, function.__name__)
+def _with_mean(
+    op: Composite, input: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None
+) -> tuple[Tensor, Tensor]:
+    mean = ops.mean(input, None if isinstance(dim, bool) else dim, keepdim)
+    return _deviation(op, input, dim, unbiased, keepdim, correction), mean
 
 
 @public(method=True)
-@accepting_axis
-@_takes_unbiased
 def var(
     input: Tensor,
     dim: Any = None,
@@ -129,8 +121,6 @@ def var(
 
 
 @public(method=True)
-@accepting_axis
-@_takes_unbiased
 def std(
     input: Tensor,
     dim: Any = None,
@@ -144,8 +134,6 @@ def std(
 
 
 @public
-@accepting_axis
-@_takes_unbiased
 def var_mean(
     input: Tensor,
     dim: Any = None,
@@ -155,12 +143,10 @@ def var_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean over `dim`. Source: `torch.var_mean`."""
-    return _deviation(_var, input, dim, unbiased, keepdim, correction), ops.mean(input, dim, keepdim)
+    return _with_mean(_var, input, dim, unbiased, keepdim, correction)
 
 
 @public
-@accepting_axis
-@_takes_unbiased
 def std_mean(
     input: Tensor,
     dim: Any = None,
@@ -170,7 +156,7 @@ def std_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over `dim`. Source: `torch.std_mean`."""
-    return _deviation(_std, input, dim, unbiased, keepdim, correction), ops.mean(input, dim, keepdim)
+    return _with_mean(_std, input, dim, unbiased, keepdim, correction)
 
 
 # Covariance.
@@ -198,7 +184,6 @@ def _checked_weights(weights: Tensor, name: str, kinds: str, observations: int) 
 
 
 @public(method=True)
-@accepting_axis
 def cov(
     input: Tensor,
     *,
@@ -244,7 +229,6 @@ def cov(
 
 
 @public(method=True)
-@accepting_axis
 def corrcoef(input: Tensor) -> Tensor:
     """Pearson's correlation coefficients of the rows of `input`. Source: `torch.corrcoef`."""
     covariance = cov(input)
@@ -260,7 +244,6 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @public(method=True)
-@accepting_axis
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -277,7 +260,6 @@ def quantile(
 
 
 @public(method=True)
-@accepting_axis
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

@@ -201,7 +201,8 @@ def written_out(
 
 def _check_apart(out: Tensor, operands: Sequence[Tensor]) -> None:
     """Refuse to write where an operand lies, or several elements in one place."""
-    repeats = builtins.any(n > 1 and not s for n, s in zip(out.array.shape, out.array.strides, strict=True))
+    sizes = zip(out.array.shape, out.array.strides, strict=True)
+    repeats = out.array.size and builtins.any(n > 1 and not step for n, step in sizes)
     if repeats or builtins.any(out is x or np.may_share_memory(out.array, x.array) for x in operands):
         raise failure(
             RuntimeError,

@@ -144,6 +144,8 @@ def test_results_are_written(path, name):
         values = eval(f"({text},)", arguments(T))
         outs = tuple(T.empty(0, dtype=getattr(T, d)) for d in dtypes)
         result = function_of(T, path, name)(*values, out=outs if count else outs[0])
+        if result is None:  # of torch's unbind_copy and split_copy
+            return outs
         same = all(r is o for r, o in zip(result, outs, strict=True)) if count else result is outs[0]
         assert same
         return outs

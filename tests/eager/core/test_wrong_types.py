@@ -217,8 +217,8 @@ def test_errors_of_users_functions_and_of_values_stay_what_they_are() -> None:
 
 
 def test_functions_that_refuse_nothing_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "refusal", lambda error, function, arguments: error)
-    plain = forms.refusing(fg.softmax.__wrapped__)  # made anew, of what was changed
+    monkeypatch.setattr(forms, "refusal", lambda error, function, arguments, own: error)
+    plain = forms.calling(fg.softmax.__wrapped__)  # made anew, of what was changed
     assert isinstance(failed(plain, ("a", 0), {}), AttributeError)
     monkeypatch.setattr(fg, "softmax", plain)
     assert {fault.partition(",")[0] for fault in wrong_refusals()} == {"softmax"}

@@ -58,10 +58,30 @@ class Seen(NamedTuple):
         return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked, whole)
 
 
-def done(recorder: Recorder, observer: Observer, deeds: int = 0) -> tuple[int, ...]:
+class Done(NamedTuple):
+    """How much there is of what no round may add to: deeds, openings of the run, reads, and what the recorder
+    has noted. last: the last deed, or opening.
+    """
+
+    deeds: int
+    opens: int
+    reads: int
+    noted: tuple[int, ...]
+    last: str
+
+    def is_like(self, other: Done) -> bool:
+        """Whether nothing was added."""
+        return self[:-1] == other[:-1]
+
+    def added(self, begin: Done) -> str:
+        """What was done since."""
+        what = self.last if self[:2] != begin[:2] else "they look at something new, or leave it, each time"
+        return f"its rounds do more than ops on tensors: {what}"
+
+
+def done(recorder: Recorder, observer: Observer, deeds: int = 0) -> Done:
     """How much there is of what no round may add to, but for so many deeds."""
-    world = observer.deeds + deeds, len(observer.reads), len(observer.effects)
-    return *recorder.noted(), *world
+    return Done(observer.deeds + deeds, observer.opens, len(observer.reads), recorder.noted(), observer.did)
 
 
 def operand(recorder: Recorder, value: Any) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fusegrad.tracer.ir.graph import Value
-from fusegrad.tracer.loops.alike import Seen
+from fusegrad.tracer.loops.alike import Done, Seen
 from fusegrad.tracer.record.memory import Known
 
 # Two variables, by their places, of which it is asked whether they hold one thing; what rounds hand on: what
@@ -44,13 +44,14 @@ class State(NamedTuple):
     """The state between two rounds.
 
     number: how many rounds there were. equations: how many there are. noted: how much there is of what no
-    round may add to. carried, seen: what the variables hold. kinds: of each. values: of each array that is no
-    view.
+    round may add to; stores: which attributes were set, and counted up. carried, seen: what the variables
+    hold. kinds: of each. values: of each array that is no view.
     """
 
     number: int
     equations: int
-    noted: tuple[Any, ...]
+    noted: Done
+    stores: tuple[Any, ...]
     carried: tuple[Any, ...]
     seen: tuple[Any, ...]
     kinds: tuple[Kind, ...]

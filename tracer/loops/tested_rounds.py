@@ -274,12 +274,12 @@ class TestedRounds:
         self._known_to = len(recorder.equations)
         counts = tuple((id(c.owner), c.name, c.value()) for c in observer.stores.counts())
         # A number that is taken is followed.
-        noted = done(recorder, observer, -recorder.numbers.takes), observer.loops.stores, counts
+        noted, stores = done(recorder, observer, -recorder.numbers.takes), (observer.loops.stores, counts)
         seen = tuple(map(self._seen, carried))
         values = recorder.memory.roots(lambda array: True)
         own = {v for e in recorder.equations[self._equations :] for v in e.outputs}
         kinds = tuple([self._kind(place, x, own) for place, x in enumerate(seen)])
-        return State(number, len(recorder.equations), noted, carried, seen, kinds, values)
+        return State(number, len(recorder.equations), noted, stores, carried, seen, kinds, values)
 
     def _seen(self, item: Any) -> Any:
         """What a variable held, without keeping it; numbers and other objects are themselves."""
@@ -345,8 +345,10 @@ class TestedRounds:
 
     def _check(self, begin: State, end: State) -> None:
         """Raise Refused unless the states between which a round lies are alike."""
-        if begin.noted != end.noted:
-            raise Refused("its rounds do more than ops on tensors")
+        if not end.noted.is_like(begin.noted):
+            raise Refused(end.noted.added(begin.noted))
+        if begin.stores != end.stores:
+            raise Refused("its rounds set attributes or items, and test data")
         before = begin.values
         if any(before[known] is not end.values[known] for known in before.keys() & end.values.keys()):
             raise Refused("its rounds write into memory, and test data")

@@ -18,6 +18,7 @@ from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 from fusegrad.tracer.ir.tested import HANDED_ON
 from fusegrad.tracer.loops import appended as lists
 from fusegrad.tracer.loops.alike import (
+    Done,
     Refused,
     Seen,
     follow,
@@ -59,7 +60,7 @@ class Look(NamedTuple):
     """
 
     equations: int
-    noted: tuple[int, ...]
+    noted: Done
     carried: tuple[Any, ...]
     roots: Mapping[Known, Value]
     counters: Mapping[int, list[Any]]
@@ -310,10 +311,9 @@ def turn_of(
     """
     if len(looks) < LOOKS:
         raise Refused("something has put hooks on what its rounds compute")
-    if any(look.noted != looks[0].noted for look in looks):
-        raise Refused(
-            "its rounds do more than ops on tensors: code runs, or objects change, that are not the engine's"
-        )
+    for look in looks:
+        if not look.noted.is_like(looks[0].noted):
+            raise Refused(look.noted.added(looks[0].noted))
     pairs = [*itertools.pairwise(looks)]
     first, second = (recorder.equations[a.equations : b.equations] for a, b in pairs)
     ours, written, numbers = ([_within(known, a, b, rounds) for a, b in pairs] for known in found)

@@ -26,9 +26,11 @@ from fusegrad.eager.core.pytree import field_names
 from fusegrad.tracer.observe import arrays, purity, stores
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
+    HANDED_ON,
     MISSING,
     Found,
     instance_dict,
+    kind_of_attribute,
     lookup,
     type_lookup,
 )
@@ -325,10 +327,11 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
         return
     if type_lookup(type(raw), "__set__") is not MISSING and type(raw) is not MemberDescriptorType:
         observer.open(f"setting `{name}` runs a descriptor", site)
-    if stores.has_plain_attribute(owner, name):
+    kind = kind_of_attribute(owner, name)
+    if kind in HANDED_ON:
         observer.loops.sets(owner, name)
     else:
-        observer.deeds += 1
+        observer.does(f"sets `{name}` {kind.value}", site)
     try:
         setattr(owner, name, value)
     except AttributeError as error:
@@ -345,7 +348,7 @@ def delete(observer: Observer, owner: Any, name: str, site: Site) -> None:
         deletes = raw is not MISSING and type_lookup(type(raw), "__delete__") is not MISSING
         if deletes and type(raw) is not MemberDescriptorType:
             observer.open(f"deleting `{name}` runs a descriptor", site)
-    observer.deeds += 1
+    observer.does(f"deletes `{name}`", site)
     delattr(owner, name)
 
 

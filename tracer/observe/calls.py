@@ -39,7 +39,8 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
         kinds = isinstance(function, (type, BuiltinFunctionType))
         is_pure = kinds and purity.lookup_pure(function) is not None
         makes_tuple = isinstance(function, type) and purity.is_namedtuple_class(function)
-        observer.deeds += not (is_pure or makes_tuple or purity.is_op(function))
+        if not (is_pure or makes_tuple or purity.is_op(function)):
+            observer.does(f"calls {name_of(function)}", site)
     if kind is FunctionType:
         if attributes.is_jitted(function):
             return _jitted(observer, function, site)
@@ -76,12 +77,14 @@ def _is_callable_object(function: Any) -> bool:
 def _python_function(observer: Observer, function: FunctionType, site: Site) -> Any:
     status, code = observer.status(function), function.__code__
     if status == LOCAL and is_twin_code(code):
-        observer.deeds += not keeps_to_itself(code)
+        if not keeps_to_itself(code):
+            observer.does(f"calls {name_of(function)}", site)
         return function
     followed = _followed(observer, function, status, site)
     # Whatever else a function does that is followed is noted when it does it.
     is_whole = is_twin_code(getattr(followed, "__code__", code)) and keeps_to_itself(code)
-    observer.deeds += not (is_whole or purity.is_op(function))
+    if not (is_whole or purity.is_op(function)):
+        observer.does(f"calls {name_of(function)}", site)
     return followed
 
 
@@ -112,13 +115,14 @@ def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
         observer.reached(function)
         observer.reached(owner)
     if isinstance(function, FunctionType) and purity.is_trusted(function):
-        observer.deeds += not (purity.is_op(function) or purity.only_asks(function))
+        if not (purity.is_op(function) or purity.only_asks(function)):
+            observer.does(f"calls {name_of(method)}", site)
         if function.__name__ in ("__enter__", "__exit__") and observer.is_outer(owner):
             observer.open(f"calls {name_of(method)} of an object that lives outside the function", site)
         return functools.partial(leaves.call_trusted, observer, method, site)
     known = modules.listing(observer, method, site) or optimizer_steps.schedule(observer, method, site)
     if known is not None:
-        observer.deeds += 1
+        observer.does(f"calls {name_of(method)}", site)
         return known
     target = callee(observer, function, site)
     if target is function:  # made by this run, or open

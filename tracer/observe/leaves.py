@@ -147,7 +147,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
     advanced = [v for v in positional if type(v) in ITERATORS and not _runs_whole(function, v)]
     # What advances an iterator has done something, and what calls back may have.
     calls_back = callback is not None and (not isinstance(callback, str) or callback in keywords)
-    observer.deeds += calls_back or bool(advanced)
+    if calls_back or advanced:
+        observer.does(f"{'calls back from' if calls_back else 'advances an iterator by'} `{name}`", site)
     if callback is not None:
         mode = _follow_callback(observer, function, callback, mode, positional, keywords, site)
     iterated = purity.ITERATED.get(function, ())

@@ -1,4 +1,5 @@
-"""Lookup without running code: an object and a name go in, what lies there and where comes out.
+"""Lookup without running code: an object and a name go in, what lies there and where comes out, or what a
+store there would be.
 
 It looks where Python would look, and calls no descriptor, no ``__getattr__``, nothing of the user's.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
 import functools
 import itertools
 import operator
@@ -35,6 +37,8 @@ from types import (
     WrapperDescriptorType,
 )
 from typing import Any
+
+from fusegrad.eager.core.public import home
 
 
 class _Missing:
@@ -237,3 +241,85 @@ def _lookup_on_class(owner: type, name: str) -> Found:
     if on_meta is not MISSING:
         return Found("meta", on_meta)
     return _DYNAMIC if type_lookup(meta, "__getattr__") is not MISSING else _ABSENT
+
+
+# ---------------------------------------------------------------------------------- stores
+
+# All that is known of stores stands here: which kinds there are, and of which rounds of a loop that are left
+# out can hand on what they have stored. Nothing is left out that does another one.
+
+
+class Store(enum.Enum):
+    """What a store is, in words that go on from "it sets something "."""
+
+    OWN = "in an object's own dict"
+    ITEM = "that a dict or a list holds"
+    TABLE = "in a module's tables"
+    SLOT = "in a slot"
+    PROPERTY = "through a property"
+    DESCRIPTOR = "through a descriptor"
+    FOREIGN = "through a `__setattr__` that its class defines"
+    COMPUTED = "of an object that computes its attributes"
+    ENGINE = "of one of the engine's objects"
+    CLASS = "of a class"
+    MODULE = "of a module"
+    FUNCTION = "of a function"
+    UNKNOWN = "in a place that is not known"
+
+
+# What rounds that are left out hand on, as they hand on what variables hold.
+HANDED_ON = frozenset({Store.OWN, Store.ITEM})
+
+
+def kind_of_attribute(owner: Any, name: str) -> Store:
+    """What setting an attribute does; OWN: it puts it into the object's own dict, and nothing else."""
+    kind, namespace = type(owner), instance_dict(owner)
+    for known, found in _BY_TYPE.items():
+        if isinstance(owner, known):
+            return found
+    raw = type_lookup(kind, name)
+    if is_data_descriptor(raw):
+        return {property: Store.PROPERTY, MemberDescriptorType: Store.SLOT}.get(type(raw), Store.DESCRIPTOR)
+    if type(namespace) is not dict:
+        return Store.UNKNOWN
+    if lookup(owner, name).where == "dynamic":
+        return Store.COMPUTED
+    module, own = nn_module_class(), type_lookup(kind, "__setattr__")
+    if module is None or not issubclass(kind, module):
+        if own is not object.__setattr__ and kind is not SimpleNamespace:
+            return Store.FOREIGN
+        return Store.OWN if home(kind) is None else Store.ENGINE
+    if own is not vars(module)["__setattr__"]:
+        return Store.FOREIGN
+    tables = [namespace.get(table) for table in MODULE_TABLES]
+    if any(type(table) is not dict or name in table for table in tables):
+        return Store.TABLE
+    return Store.OWN if name == "training" or name not in _own_names(module) else Store.ENGINE
+
+
+_BY_TYPE: dict[type, Store] = {
+    type: Store.CLASS,
+    ModuleType: Store.MODULE,
+    FunctionType: Store.FUNCTION,
+    MethodType: Store.FUNCTION,
+}
+
+
+def kind_of_item(owner: Any, key: Any) -> Store:
+    """What setting an item does; ITEM: it replaces one that is there, in a plain dict or list."""
+    by_name = type(owner) is dict and type(key) is str and key in owner
+    by_number = type(owner) is list and type(key) is int and 0 <= key < len(owner)
+    return Store.ITEM if by_name or by_number else Store.UNKNOWN
+
+
+def sets_as_objects_do(kind: type) -> bool:
+    """Whether a class sets attributes as all objects do, or all modules, by code that is known."""
+    own, module = type_lookup(kind, "__setattr__"), nn_module_class()
+    plain = own is object.__setattr__ or kind is SimpleNamespace
+    return plain or (module is not None and own is vars(module)["__setattr__"])
+
+
+@functools.cache
+def _own_names(module: type) -> frozenset[str]:
+    """The attributes that every module has, by which the engine works."""
+    return frozenset(vars(module()))

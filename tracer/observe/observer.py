@@ -39,7 +39,7 @@ from fusegrad.tracer.observe.reads import (
     CellRead,
     ClassAttributeRead,
     ContentsRead,
-    Effect,
+    Effects,
     FunctionRead,
     GlobalRead,
     ItemRead,
@@ -50,7 +50,7 @@ from fusegrad.tracer.observe.reads import (
 from fusegrad.tracer.observe.symbols import NUMBERS
 from fusegrad.tracer.observe.values import is_plain, plain_key
 from fusegrad.tracer.twin.instrument import instrument, is_twin_code, keeps_to_itself
-from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, without_hooks
+from fusegrad.tracer.twin.sites import Site, SiteTable, definition, without_hooks
 from fusegrad.tracer.twin.source import Unsupported
 
 # The references to what nobody has but who keeps it, while they are counted: the counting has one.
@@ -83,32 +83,28 @@ class Following:
     hooks: Callable[[FunctionType, SiteTable], object]
 
 
-class Observer:
+class Observer(Effects):
     """Observes one run of a function.
 
     arguments: ``(args, kwargs)`` of the call, guarded by the caller: nested containers and plain leaves by
         what they are, others by identity.
     following: how calls are followed. reads: what was read of outer state, each place once.
-    effects: why the run is open, if it is. captured_tensors: every tensor that a read yielded, by id.
-    opened: called when something was done, or is about to be, that opens the run.
+    captured_tensors: every tensor that a read yielded, by id. effects, deeds: see `Effects`.
     changed: called when something is changed that a replay changes, too; changed_later, if values may wait.
-    deeds: how often code ran, or an object was changed, that are not the engine's.
     stores: the attributes that the run has set, of objects from outside. loops: what is to be known of loops.
     numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
     """
 
     def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
+        super().__init__()
         self.reads: list[Read] = []
-        self.effects: list[Effect] = []
         self.captured_tensors: dict[int, Any] = {}
         self.arguments = arguments
         self._following = following
-        self.opened: Callable[[], Any] = lambda: None
         self.changed: Callable[[str], Any] = lambda what: None
         self.changed_later = self.changed
         self.numbers = Numbers()
         self.compared: set[int] = set()
-        self.deeds = 0
         self.stores, self.loops, self.arrays = stores.Stores(), Loops(), arrays.Arrays()
         self.changed_late: dict[int, tuple[Any, str]] = {}
         self.late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
@@ -141,13 +137,6 @@ class Observer:
             raise
         finally:
             current.observer = outer
-
-    def open(self, reason: str, site: Site | None = None, kind: str = "") -> None:
-        """Note that the run cannot be replayed, and why; kind: see `Reason`."""
-        self.opened()
-        effect = Effect(reason, site or NOWHERE, kind)
-        if not any(e.reason == effect.reason and e.site == effect.site for e in self.effects):
-            self.effects.append(effect)
 
     def release(self) -> None:
         """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
@@ -465,7 +454,7 @@ class Observer:
 
     def twin(self, function: FunctionType) -> FunctionType:
         """The twin of a function that runs code unasked. Raises Unsupported."""
-        self.deeds += 1
+        self.does(f"runs `{function.__name__}`", Site(*definition(function)))
         return self.followed(function)
 
     def followed(self, function: FunctionType) -> FunctionType:
@@ -490,7 +479,8 @@ class Observer:
         self.read_type(owner, site)
         self.read_class(type(owner), name, method, site)
         self.reached(method)
-        self.deeds += not (asked and keeps_to_itself(method.__code__))
+        if not (asked and keeps_to_itself(method.__code__)):
+            self.does(f"runs `{name}` of a {type(owner).__name__}", site)
         try:
             twin = self.followed(method)
         except Unsupported as refusal:

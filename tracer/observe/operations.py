@@ -15,7 +15,7 @@ import numpy as np
 
 from fusegrad.tracer.observe import arrays, numbers, purity, stores
 from fusegrad.tracer.observe.conditions import Item
-from fusegrad.tracer.observe.lookup import ITERATORS, MISSING, VIEWS, flat_contents
+from fusegrad.tracer.observe.lookup import HANDED_ON, ITERATORS, MISSING, VIEWS, flat_contents, kind_of_item
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
 from fusegrad.tracer.twin.sites import Site
@@ -79,7 +79,8 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
 
 def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) -> Any:
     """``owner += value`` without the store."""
-    observer.deeds += not (observer.is_tensor(owner) or is_plain(owner))
+    if not (observer.is_tensor(owner) or is_plain(owner)):
+        observer.does(f"changes a {type(owner).__name__} object in place", site)
     mutable = type(owner) in _MUTABLE or type(owner) in purity.DICTS
     if mutable and observer.status(owner) != LOCAL:
         if _grows(observer, symbol, owner, value, site):
@@ -385,16 +386,15 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
     if observer.is_tensor(owner):
         for part in (key, value):
             observer.consume(part, site, "writes to a tensor")
-    elif observer.status(owner) == LOCAL and stores.has_item(owner, key):
+    elif observer.status(owner) == LOCAL and kind_of_item(owner, key) in HANDED_ON:
         observer.loops.sets(owner, key)
     else:
-        observer.deeds += 1
+        observer.does(f"sets an item of a {type(owner).__name__} object", site)
         if _is_there(observer, owner, key, value, site) or stores.store_option(observer, value, owner, key):
             return
         _check_write(observer, owner, key, "__setitem__", site)
-        if type(value) in ITERATORS or purity.is_user_iterable(value):
-            if isinstance(key, slice):
-                observer.open("assigns an iterator to a slice", site)
+        if isinstance(key, slice) and (type(value) in ITERATORS or purity.is_user_iterable(value)):
+            observer.open("assigns an iterator to a slice", site)
         elif isinstance(key, slice):
             observer.consume(value, site, "assigns to a slice", deep=False)
     owner[key] = value
@@ -417,7 +417,7 @@ def delete_item(observer: Observer, owner: Any, key: Any, site: Site) -> None:
     observer.numbers.look(key)
     if key != slice(None) or not stores.grow(observer, owner, None):
         _check_write(observer, owner, key, "__delitem__", site)
-    observer.deeds += 1
+    observer.does(f"deletes an item of a {type(owner).__name__} object", site)
     try:
         del owner[key]
     except (KeyError, IndexError) as error:
@@ -449,7 +449,7 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
         observer.read_contents(value, site)
         return value
     if kind in ITERATORS:
-        observer.deeds += 1
+        observer.does("goes over an iterator", site)
         if not observer.is_local_iterator(value):
             observer.open("advances an iterator that lives outside the function", site)
         return value

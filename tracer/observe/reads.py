@@ -6,6 +6,11 @@ where Python allows it. Asking never runs user code and never raises.
 
 What must be true for a read to hold is said once, by its `conditions` (`conditions.py`): `holds` asks them
 one by one, and `compiler/guards/guards.py` writes a function of those of many reads, which asks faster.
+
+What a run does to the world beside is an effect. Rounds of a loop are left out only where all that they do is
+known, and is brought about without them. So what is more than ops on tensors goes through `Effects.does` each
+time that it is done, and what a replay could not repeat through `open`; nothing that was noted once is let be
+for that.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from fusegrad.tracer.observe.conditions import (
 )
 from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, lookup
 from fusegrad.tracer.observe.values import Expected, Strong, hold, plain_key, text_of
-from fusegrad.tracer.twin.sites import Site
+from fusegrad.tracer.twin.sites import NOWHERE, Site
 
 # ---------------------------------------------------------------------------------- kinds of reads
 
@@ -390,6 +395,9 @@ class GetterRead(Read):
         return self.words
 
 
+# ---------------------------------------------------------------------------------- effects
+
+
 class Effect:
     """Why a run is open: something that replay could neither guard nor repeat."""
 
@@ -400,3 +408,37 @@ class Effect:
 
     def __repr__(self) -> str:
         return f"<Effect {self.reason} at {self.site.file}:{self.site.line}  {self.site.text}>"
+
+
+class Effects:
+    """What a run has done.
+
+    effects: why the run is open, if it is; opens: how often it said so. opened: called when something was
+    done, or is about to be, that opens the run. deeds: how often something was done that is more than ops on
+    tensors; deed: what, last.
+    """
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.opened: Callable[[], Any] = lambda: None
+        self.deeds, self.opens, self.deed = 0, 0, ("", NOWHERE)
+
+    def does(self, what: str, site: Site) -> None:
+        """Note that the run does what no round does that is left out, in words that go on from "it "."""
+        self.deeds += 1
+        self.deed = what, site
+
+    @property
+    def did(self) -> str:
+        """What was done last, and where."""
+        what, site = self.deed
+        return f"{what} (line {site.line})" if site.line else what
+
+    def open(self, reason: str, site: Site | None = None, kind: str = "") -> None:
+        """Note that the run cannot be replayed, and why; kind: see `Reason`."""
+        self.opened()
+        self.opens += 1
+        self.deed = reason, site or NOWHERE
+        effect = Effect(reason, site or NOWHERE, kind)
+        if not any(e.reason == effect.reason and e.site == effect.site for e in self.effects):
+            self.effects.append(effect)

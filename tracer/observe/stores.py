@@ -15,22 +15,22 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from fusegrad.eager.core.public import home
 from fusegrad.eager.core.pytree import contents, is_container
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.conditions import Called, Held, Place
 from fusegrad.tracer.observe.lookup import (
     MISSING,
-    MODULE_TABLES,
     Found,
+    Store,
     instance_dict,
     is_data_descriptor,
+    kind_of_attribute,
     lookup,
     nn_module_class,
+    sets_as_objects_do,
     type_lookup,
 )
 from fusegrad.tracer.observe.numbers import Taken
@@ -105,7 +105,7 @@ class Stores:
     def begins_count(self, owner: Any, name: str) -> bool:
         """Whether `owner.name += ...`, which begins, may add to whatever is there."""
         place = id(owner), name
-        if place in self._set or place in self._begun or not has_plain_attribute(owner, name):
+        if place in self._set or place in self._begun or kind_of_attribute(owner, name) is not Store.OWN:
             return False
         now = held(owner, name)
         if type(now) is not int:
@@ -205,13 +205,6 @@ def own(owner: Any) -> Any:
     return owner if has_items else instance_dict(owner) or {}
 
 
-def has_item(owner: Any, key: Any) -> bool:
-    """Whether a dict or a list has an item, by a key that says which."""
-    if type(owner) is dict:
-        return type(key) is str and key in owner
-    return type(owner) is list and type(key) is int and 0 <= key < len(owner)
-
-
 def held(owner: Any, name: Any) -> Any:
     """An attribute of an object's own, or an item; MISSING if there is none."""
     try:
@@ -260,14 +253,14 @@ def count(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
         observer.read_class(kind, about, type_lookup(kind, about), site)
     observer.read(("count", id(owner), name), lambda: CountRead(owner, name, site))
     setattr(owner, name, value)
-    _changed(observer, ("count", id(owner), name), value)
+    _changed(observer, ("count", id(owner), name), value, site)
     return True
 
 
-def _changed(observer: Observer, place: tuple[str, int, str], value: Any) -> None:
+def _changed(observer: Observer, place: tuple[str, int, str], value: Any, site: Site) -> None:
     """Note that an attribute has been set. Rounds of a loop that may be left out hand it on."""
     if not observer.loops.rolling:
-        observer.deeds += 1
+        observer.does(f"sets `{place[2]}`", site)
     there = is_plain(value) or (observer.is_tensor(value) and has_values(value.array))
     if not there and not observer.loops.rolling:
         observer.changed(CHANGE)
@@ -300,13 +293,13 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     """Set an attribute of an object from outside so that a replay can do it, too; whether that can be."""
     if _is_there(observer, value, owner, name, site):
         return True
-    if not has_plain_attribute(owner, name) or not _can_be_left(observer, value, owner):
+    if kind_of_attribute(owner, name) is not Store.OWN or not _can_be_left(observer, value, owner):
         return False
     kind = type(owner)
     for about in (name, "__setattr__"):
         observer.read_class(kind, about, type_lookup(kind, about), site)
     setattr(owner, name, value)
-    _changed(observer, ("set", id(owner), name), value)
+    _changed(observer, ("set", id(owner), name), value, site)
     observer.stores.add(owner, name)
     if observer.loops.rolling:
         observer.loops.sets(owner, name)
@@ -324,39 +317,11 @@ def _is_there(observer: Observer, value: Any, owner: Any, name: str, site: Site)
     if not same and not (both_plain and plain_key(value) == plain_key(found.raw)):
         return False
     kind = type(owner)
-    own = type_lookup(kind, "__setattr__")
-    module = nn_module_class()
-    plain_own = own is object.__setattr__ or kind is SimpleNamespace
-    if not plain_own and (module is None or own is not vars(module)["__setattr__"]):
+    if not sets_as_objects_do(kind) or is_data_descriptor(type_lookup(kind, name)):
         return False
-    if is_data_descriptor(type_lookup(kind, name)):
-        return False
-    observer.read_class(kind, "__setattr__", own, site)
+    observer.read_class(kind, "__setattr__", type_lookup(kind, "__setattr__"), site)
     observer.read_attribute(owner, name, found, site)
     return True
-
-
-def has_plain_attribute(owner: Any, name: str) -> bool:
-    """Whether setting the attribute puts it into the object's own dict, and does nothing else."""
-    kind, namespace = type(owner), instance_dict(owner)
-    if isinstance(owner, (type, ModuleType, FunctionType, MethodType)) or type(namespace) is not dict:
-        return False
-    if is_data_descriptor(type_lookup(kind, name)) or lookup(owner, name).where == "dynamic":
-        return False
-    module = nn_module_class()
-    own = type_lookup(kind, "__setattr__")
-    if module is None or not issubclass(kind, module):
-        return (own is object.__setattr__ or kind is SimpleNamespace) and home(kind) is None
-    tables = [namespace.get(table) for table in MODULE_TABLES]
-    if any(type(table) is not dict or name in table for table in tables):
-        return False
-    return own is vars(module)["__setattr__"] and (name == "training" or name not in _own_names(module))
-
-
-@functools.cache
-def _own_names(module: type) -> frozenset[str]:
-    """The attributes that every module has, by which the engine works."""
-    return frozenset(vars(module()))
 
 
 def _can_be_left(observer: Observer, value: Any, owner: Any) -> bool:

@@ -117,6 +117,10 @@ class Ending:
             taken = Call(np.ndarray.item, (planner.made(spot),))
             # Those of bfloat16 are no Python numbers.
             self.steps.append(Assign(name.name, taken if value.dtype.kind in "iu" else Call(float, (taken,))))
+        for output in self.path.capture.outputs:
+            planner.numbers.names.update((symbol, self.numbers[value].name) for symbol, value in output.held)
+            if output.held:
+                self.steps += planner.numbers.find(output.item)
 
     def _link(self) -> None:
         """Note how often the memory was written that backward needs, then put the results on the graph."""

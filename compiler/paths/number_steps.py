@@ -94,6 +94,9 @@ class NumberSteps:
         else:
             assert isinstance(symbol, Computed)
             operands = tuple(self._operand(x) for x in symbol.operands)
+            if symbol.late:  # which never fails
+                yield Assign(name, Call(symbol.function, operands))
+                return
             yield Attempt(name, Call(symbol.function, operands), RAISES)
             if symbol.has_one_kind:
                 return

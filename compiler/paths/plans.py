@@ -46,6 +46,7 @@ from fusegrad.eager.autograd.hooks import any_has_hooks, any_was_made, leaf_hook
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor, Untracked
 from fusegrad.tracer.observe.hosts import GradientOf, at
+from fusegrad.tracer.observe.symbols import parts
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
@@ -128,7 +129,8 @@ class Planner:
         numbers, asks = self.numbers.of(segment.givers, places, self.tree.derived)
         self.before += numbers
         if path is not None:
-            self.before += self.numbers.find(*(o.item for o in path.capture.outputs if o.kind == "computed"))
+            computed = parts(o.item for o in path.capture.outputs if o.kind == "computed")
+            self.before += self.numbers.find(*(symbol for symbol in computed if not symbol.late))
         self.kept.update(p for _, p in segment.hosts)
         self.before += [ask for ask in asks if not ask.changes_something]
         written = self._may_write(path)

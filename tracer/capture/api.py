@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -29,7 +30,7 @@ from fusegrad.tracer.observe.hosts import Place
 from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.stores import Grown, Stored
-from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing
+from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing, Holding, parts
 from fusegrad.tracer.observe.values import hold, is_plain
 from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.recorder import Recorder
@@ -192,7 +193,8 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     python = sum([a.count for a in attributes] + [i.count for i in items])
     if any(o.kind == "late" for o in outputs[len(outputs) - python :]):
         reasons.append(Reason("sets an attribute to what a learning rate schedule has set", "", 0))
-    numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
+    taken = ([o.item] if o.kind == "number" else [value for _, value in o.held] for o in outputs)
+    numbers = tuple(dict.fromkeys(itertools.chain.from_iterable(taken)))
     left = dataclasses.replace(left, attributes=attributes, items=items, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
     hosts = (h.value for h, _ in recorder.hosts if h.value is not None)
@@ -313,6 +315,10 @@ def _output(
     number = recorder.numbers.of(leaf)
     if number is not None and number.symbol is not None:
         return Output("computed", item=number.symbol)
+    if number is not None and number.late is not None:
+        held = [s for s in parts([number.late]) if isinstance(s, Holding)]
+        taken = tuple((s, recorder.taken_out_of(s.value)) for s in held)
+        return Output("computed", item=number.late, held=taken)
     if number is not None and number.value is not None:
         return Output("number", item=recorder.taken_out_of(number.value))
     return Output("object", item=leaf) if number is None else Output("late", item=number.place)

@@ -14,7 +14,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Graph, Value
 from fusegrad.tracer.observe.hosts import Host, Place
 from fusegrad.tracer.observe.reads import Read
-from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing
+from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing, Symbol
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
 
@@ -41,13 +41,14 @@ class Reason:
 class Output:
     """One leaf of the result.
 
-    kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
-    element; "late": what lies at the place `item` when all is done; "computed": the Python number that the
-    symbol `item` stands for; "object": the plain Python value `item`; "captured": the tensor that the
-    reference `item` gives when called; "argument": the argument leaf number `item`; "alias": a tensor off the
-    graph, of the memory of the output number `item[0]`, and the same as the output number `item[1]`. freed: a
-    backward inside the run has freed its graph. inference: it was made in inference mode, and the call was
-    not. lent: not the tensor is given but a NumPy array in its memory, the same one where numbers are alike.
+    kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its
+    one element; "late": what lies at the place `item` when all is done; "computed": the Python number that
+    the symbol `item` stands for (of values in the graph as in `held`); "object": the plain Python value
+    `item`; "captured": the tensor that the reference `item` gives when called; "argument": the argument leaf
+    number `item`; "alias": a tensor off the graph, of the memory of the output number `item[0]`, and the
+    same as the output number `item[1]`. freed: a backward inside the run has freed its graph. inference: it
+    was made in inference mode, and the call was not. lent: not the tensor is given but a NumPy array in its
+    memory, the same one where numbers are alike.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Output:
     freed: bool = False
     inference: bool = False
     lent: int | None = None
+    held: tuple[tuple[Symbol, Value], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

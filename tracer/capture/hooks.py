@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from fusegrad.tracer.observe import attributes, calls, operations, purity
+from fusegrad.tracer.observe import attributes, calls, numbers, operations, purity
 from fusegrad.tracer.observe.observer import active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import SiteTable
+from fusegrad.tracer.twin.unfailing import joined
+
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
 class Hooks:
@@ -214,18 +218,22 @@ class Hooks:
 
     # Text, context managers, exceptions.
 
-    def formatted(self, value: Any, site: int) -> Any:
-        """A value that an f-string is about to format."""
+    def formatted(self, value: Any, conversion: int, spec: str, site: int) -> str:
+        """A value that an f-string formats."""
         observer = active()
-        if observer is not None and is_plain(value):
-            observer.numbers.look(value)
-        elif observer is not None:
+        if observer is not None and not is_plain(value):
             place = self.sites[site]
             if observer.is_tensor(value):
                 observer.open("formats a tensor", place)
             else:
                 observer.consume(value, place, "formats", tensors=False)
-        return value
+        if conversion in _CONVERSIONS:
+            value = numbers.text_of(observer, _CONVERSIONS[conversion], value)
+        return value if type(value) is str and not spec else numbers.text_of(observer, format, value, spec)
+
+    def joined(self, *parts: str) -> str:
+        """The parts of an f-string in one."""
+        return numbers.text_of(active(), joined, "", *parts)
 
     def context(self, manager: Any, site: int) -> Any:
         """A context manager that is about to be entered."""

@@ -35,6 +35,7 @@ from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
+from fusegrad.tracer.twin.unfailing import joined
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _HANDING = (vars(Function)["apply"].__func__, Tensor.register_hook)
@@ -115,6 +116,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
     """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
     name = getattr(function, "__name__", "")
     what = f"passes to `{name}`"
+    if function is round and [*kwargs] == ["ndigits"]:
+        args, kwargs = (*args, kwargs["ndigits"]), {}
     if not kwargs and function in ON_NUMBERS:
         found = numbers.computed_of(observer, function, args)
         if found is not MISSING:
@@ -415,6 +418,10 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     positional, keywords = list(args), dict(kwargs)
     if name in purity.ELEMENTWISE_METHODS and kind in purity.CONTAINERS:
         observer.numbers.look_into(owner)
+    if kind is str and not kwargs:
+        found = _text(observer, owner, name, args)
+        if found is not MISSING:
+            return found
     if is_plain(owner) and kind not in (tuple, frozenset):
         positional = [_operand(observer, v, purity.TEXT, name == "join", site, what) for v in args]
         for value in kwargs.values():
@@ -439,6 +446,16 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     if kind in purity.MUTATORS and isinstance(owner, dict) and name in ("get", "pop", "setdefault"):
         return result
     return observer.adopt(result)
+
+
+def _text(observer: Observer, owner: str, name: str, args: tuple[Any, ...]) -> Any:
+    """What `format` and `join` of a text give for numbers that a replay comes by anew, and texts of them."""
+    if name == "format":
+        return numbers.computed_of(observer, str.format, (owner, *args))
+    local = name == "join" and len(args) == 1 and type(args[0]) in (list, tuple)
+    if not local or observer.status(args[0]) != LOCAL or not all(type(x) is str for x in args[0]):
+        return MISSING
+    return numbers.computed_of(observer, joined, (owner, *args[0]))
 
 
 def _grows(observer: Observer, owner: Any, name: str, given: list, site: Site) -> bool:

@@ -2,9 +2,10 @@
 
 A number that `item()` gives is an object of its own, and so it is followed by its identity, while it is
 moved about, put into containers, set as an attribute or returned. What Python computes of it is computed in
-the graph as well, and how comparisons come out is guarded (`record/scalars.py`). Whoever hashes it, writes it
-out, or takes it for a size says so before (`look`): from then on it must be what it was. So are the rates
-followed that a schedule's step has set.
+the graph as well, and how comparisons come out is guarded (`record/scalars.py`). What no tensor holds, as a
+text or a rounded number, is followed, too, and made anew in the end (`twin/unfailing.py`). Whoever hashes it,
+prints it, or takes it for a size says so before (`look`): from then on it must be what it was. So are the
+rates followed that a schedule's step has set.
 
 An array that `numpy()` gives, in the memory of a tensor, is followed likewise. What it holds is known in the
 end, when nothing writes that memory any more; whoever looks at it, or into it, opens the run.
@@ -16,6 +17,7 @@ replay computes it again, so that only what must be known for good is looked at.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,12 +25,13 @@ from typing import TYPE_CHECKING, Any
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
-from fusegrad.tracer.observe.symbols import NUMBERS, Given, Symbol, computed, fresh, given
+from fusegrad.tracer.observe.symbols import NUMBERS, Given, Symbol, computed, fresh, given, holding
+from fusegrad.tracer.twin.unfailing import never_fails, percent
 
 if TYPE_CHECKING:
     from fusegrad.tracer.observe.observer import Observer
 
-_CONSTANTS = (*NUMBERS, bool)
+_CONSTANTS = (*NUMBERS, bool, str)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +40,8 @@ class Taken:
 
     number: the object, kept so that its id stays its own. looked: called when somebody looks at it. value:
     what the tensor held that it was taken out of; place: where else a replay finds it, when all is done;
-    symbol: how else it comes by it; tensor: of an array, the one in whose memory it is.
+    symbol: how else it comes by it, before it computes; late: or when all is done; tensor: of an array, the
+    one in whose memory it is.
     """
 
     number: Any
@@ -45,6 +49,7 @@ class Taken:
     value: Value | None = None
     place: Place | None = None
     symbol: Symbol | None = None
+    late: Symbol | None = None
     tensor: Any = None
 
 
@@ -58,7 +63,8 @@ class Numbers:
     a symbol and what came out where the run went on by that. computed: how many numbers Python has made of
     others. arrived: the numbers that ops have taken, of those that a function of the engine was given.
     options: by the id of a group of parameters, the numbers that the run has set there. in_graph: gives what
-    a function gives for numbers that come from tensors' values, or MISSING.
+    a function gives for numbers that come from tensors' values, or MISSING. in_domain: whether replays make
+    sure that a function has no error for those that they find.
     """
 
     def __init__(self) -> None:
@@ -73,6 +79,7 @@ class Numbers:
         self.arrived: set[int] = set()
         self.options: dict[int, dict[str, Any]] = {}
         self.in_graph: Callable[[Any, Sequence[Any]], Any] = lambda function, operands: MISSING
+        self.in_domain: Callable[[Any, Sequence[Any]], bool] = lambda function, operands: False
 
     def take(self, read: Callable[[], Any], is_deed: bool = True) -> Any:
         """What `read` gives, which asks one tensor for its number, or for its memory. is_deed: whether it was
@@ -102,6 +109,12 @@ class Numbers:
                 for taken in [*self._within(value)]:
                     del self._taken[id(taken.number)]
                     taken.looked()
+
+    def read(self, value: Any) -> Any:
+        """The value, of which somebody takes the characters if it is a text."""
+        if type(value) is str:
+            self.look(value)
+        return value
 
     def look_into(self, container: Any) -> None:
         """Somebody looks at what is in a builtin container, and in those within."""
@@ -146,11 +159,18 @@ class Numbers:
         return self.found[key]
 
     def _stand_for(self, symbol: Symbol, value: Any) -> Any:
-        again = fresh(value)
-        if again is again + 0:  # there is one object for it, which others have
+        again = self._of_its_own(value)
+        if again is None:
             self._fix(symbol, value)
             return value
         return self.follow(Taken(again, lambda: self._fix(symbol, value), symbol=symbol))
+
+    @staticmethod
+    def _of_its_own(value: Any) -> Any:
+        """Another object that is the same; None if there is but one, which others have."""
+        again = fresh(value)
+        shared = len(again) < 2 if type(again) is str else again is again + 0
+        return None if shared else again
 
     def _fix(self, symbol: Symbol, value: Any) -> None:
         if isinstance(symbol, Given):
@@ -181,6 +201,8 @@ class Numbers:
         if not self._taken or not all(type(x) in _CONSTANTS for x in operands):
             return MISSING
         found = self.in_graph(function, operands)
+        if found is MISSING:
+            found = self._in_the_end(function, operands)
         if found is not MISSING or not self.any_symbol(operands):
             return found
         try:
@@ -188,6 +210,8 @@ class Numbers:
         except Exception:
             self.look(*operands)
             raise
+        if function is divmod:
+            return tuple(self.compute(part, operands) for part in _DIVMOD)
         if type(value) not in _CONSTANTS:
             self.look(*operands)
             return value
@@ -198,6 +222,36 @@ class Numbers:
             self.asked(symbol, value)
             return value
         return self._stand_for(symbol, value)
+
+    def _in_the_end(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+        """What a function gives for operands of which some come out of tensors, which a replay calls again
+        when it has computed all; MISSING, with nothing done, where it might fail then.
+        """
+        symbols = [self._late(x) for x in operands]
+        varies = [isinstance(s, Symbol) for s in symbols]
+        if not any(isinstance(s, Symbol) and s.late for s in symbols) or any(s is MISSING for s in symbols):
+            return MISSING
+        if function is divmod:
+            found = tuple(self._in_the_end(part, operands) for part in _DIVMOD)
+            return MISSING if MISSING in found else found
+        if not (never_fails(function, operands, varies) or self.in_domain(function, operands)):
+            return MISSING
+        value = function(*operands)
+        again = self._of_its_own(value)
+        if again is None:
+            self.look(*operands)
+            return value
+        late = computed(function, symbols, type(value))
+        return self.follow(Taken(again, lambda: self.look(*operands), late=late))
+
+    def _late(self, operand: Any) -> Any:
+        """What an operand stands for in the end; itself where it stays the same; MISSING if nobody knows."""
+        taken = self._taken.get(id(operand))
+        if taken is None:
+            return operand
+        if taken.value is not None:
+            return holding(taken.value, type(operand))
+        return taken.late or taken.symbol or MISSING
 
     def carried(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
         """What a function of the engine gives that hands its numbers to ops as they are: those that no op has
@@ -213,6 +267,7 @@ class Numbers:
 
 # Operators and functions of an observed run.
 
+_DIVMOD = operator.floordiv, operator.mod
 # What the engine hands on to an op as it is.
 _CARRIED = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="})
 
@@ -221,12 +276,25 @@ def on_symbols(
     observer: Observer, function: Callable[..., Any], symbol: str, operands: tuple[Any, ...]
 ) -> Any:
     """An operator on numbers that a replay comes by anew, and tensors; MISSING where it must know them."""
+    if symbol == "%" and type(operands[0]) is str:
+        values = operands[1] if type(operands[1]) is tuple else operands[1:]
+        return computed_of(observer, percent, (operands[0], *values))
     if not observer.numbers.any_given(operands):
-        return MISSING
+        return computed_of(observer, function, operands)
     fit = all(observer.is_tensor(x) or type(x) in NUMBERS for x in operands)
     if symbol in _CARRIED and fit and any(map(observer.is_tensor, operands)):
         return observer.numbers.carried(function, operands, {})
     return computed_of(observer, function, operands)
+
+
+def text_of(observer: Observer | None, function: Callable[..., str], *operands: Any) -> str:
+    """A text that Python makes of plain values."""
+    if observer is not None:
+        found = computed_of(observer, function, operands)
+        if found is not MISSING:
+            return str(found)
+        observer.numbers.look(*operands)
+    return function(*operands)
 
 
 def computed_of(observer: Observer, function: Callable[..., Any], operands: Sequence[Any]) -> Any:

@@ -253,7 +253,7 @@ def length(observer: Observer, value: Any, site: Site) -> int:
         elif not (kind in VIEWS and observer.status(value) == LOCAL):
             observer.open(f"asks for the length of a {kind.__name__} object", site)
     try:
-        return len(value)
+        return len(observer.numbers.read(value))
     except TypeError as error:
         observer.explain(error)
         raise
@@ -312,7 +312,7 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
         return _sequence_item(observer, owner, key, site)
     if is_plain(owner) and (is_plain(key) or observer.is_tensor(key)):
         try:
-            return owner[key]
+            return observer.numbers.read(owner)[key]
         except Exception as error:
             if is_plain(key):
                 observer.explain(error)
@@ -442,7 +442,7 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
     """What to iterate over in place of ``value``: itself, once its contents are guarded."""
     kind = type(value)
     if observer.is_tensor(value) or is_plain(value):
-        return value
+        return observer.numbers.read(value)
     if kind in purity.CONTAINERS or purity.is_namedtuple(value):
         if observer.status(value) == UNKNOWN and not isinstance(value, tuple):
             observer.open(f"iterates over a {kind.__name__} of unknown origin", site)

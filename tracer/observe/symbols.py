@@ -8,6 +8,9 @@ the same function of Python on other symbols.
 
 Where the run went on by a comparison, or had to know a number, a replay asks whether that comes out alike
 (`Outcome`); where a number was computed with tensors, it is an input of the graph (`Scalar`).
+
+A number that comes out of a tensor stands for a symbol, too, where Python makes of it what no tensor holds:
+`f"{loss.item():.3f}"`. That is made again when all is computed, if it never fails (`twin/unfailing.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.values import plain_key, text_of
 
 NUMBERS = (int, float)
-# What is computed again: functions of numbers that give a number, or whether something is true of them.
+# What is computed again: functions of numbers that give numbers, texts, or whether something is true.
 _ON_NUMBERS: tuple[Any, ...] = (
-    abs, bool, float, int, max, min, pow, round,
+    abs, ascii, bool, divmod, float, format, int, max, min, pow, repr, round, str,
     *(getattr(math, name) for name in """
         acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh degrees erf erfc exp expm1 fabs floor
         fmod hypot isfinite isinf isnan ldexp log log10 log1p log2 pow radians sin sinh sqrt tan tanh trunc
@@ -44,11 +47,12 @@ _FLOATS_OF_FLOATS = frozenset({operator.add, operator.sub, operator.mul, operato
 class Symbol:
     """A Python number that a replay finds or computes; there is one object for one way to come by it.
 
-    kind: the class that the number has.
+    kind: the class that the number has. late: whether it is there only when the graph is computed.
     """
 
-    __slots__ = ("__weakref__", "kind")
+    __slots__ = ("__weakref__", "kind", "late")
     kind: type
+    late: bool
 
 
 class Given(Symbol):
@@ -60,10 +64,22 @@ class Given(Symbol):
     __slots__ = ("key", "place", "words")
 
     def __init__(self, key: Any, place: int | Place, kind: type, words: str) -> None:
-        self.key, self.place, self.kind, self.words = key, place, kind, words
+        self.key, self.place, self.kind, self.words, self.late = key, place, kind, words, False
 
     def __str__(self) -> str:
         return self.words
+
+
+class Holding(Symbol):
+    """The number that a value of the graph holds."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value, kind: type) -> None:
+        self.value, self.kind, self.late = value, kind, True
+
+    def __str__(self) -> str:
+        return "the number of a tensor"
 
 
 class Computed(Symbol):
@@ -73,6 +89,7 @@ class Computed(Symbol):
 
     def __init__(self, function: Callable[..., Any], operands: tuple[Any, ...], kind: type) -> None:
         self.function, self.operands, self.kind = function, operands, kind
+        self.late = any(isinstance(x, Symbol) and x.late for x in operands)
 
     @property
     def has_one_kind(self) -> bool:
@@ -87,8 +104,8 @@ class Computed(Symbol):
         return f"{getattr(self.function, '__name__', 'call')}({given})"
 
 
-def places(symbols: Iterable[Symbol]) -> list[Given]:
-    """Where the numbers are found that symbols are made of, each once."""
+def parts(symbols: Iterable[Symbol]) -> list[Symbol]:
+    """The symbols, and those that they are made of, each once."""
     found: dict[Symbol, None] = {}
     pending = [*symbols]
     while pending:
@@ -97,7 +114,12 @@ def places(symbols: Iterable[Symbol]) -> list[Given]:
             found[symbol] = None
             operands = symbol.operands if isinstance(symbol, Computed) else ()
             pending += [x for x in operands if isinstance(x, Symbol)]
-    return [symbol for symbol in found if isinstance(symbol, Given)]
+    return [*found]
+
+
+def places(symbols: Iterable[Symbol]) -> list[Given]:
+    """Where the numbers are found that symbols are made of, each once."""
+    return [symbol for symbol in parts(symbols) if isinstance(symbol, Given)]
 
 
 # By what they are made of, whose objects they keep: their addresses stay their own.
@@ -130,10 +152,20 @@ def computed(function: Callable[..., Any], operands: Sequence[Any], kind: type) 
     return found
 
 
+def holding(value: Value, kind: type) -> Symbol:
+    """The symbol of what a value of the graph holds."""
+    found = _known.get((id(value), kind))
+    if not isinstance(found, Holding) or found.value is not value:
+        found = _known[id(value), kind] = Holding(value, kind)
+    return found
+
+
 def fresh(number: Any) -> Any:
     """An object of its own of the same value: others may have the one that was found, and Python has one
-    object for each small whole number.
+    object for each small whole number. Of texts of less than two characters there is one for all.
     """
+    if type(number) is str:
+        return number[:1] + number[1:]
     if type(number) is float:
         return struct.unpack("<d", struct.pack("<d", number))[0]
     digits, rest = [], abs(number)

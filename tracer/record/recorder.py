@@ -93,7 +93,7 @@ class Recorder(Interpreter):
         self.memory = Memory(self.emit, self.tracked)
         self.numbers, self.scalars, self.doors = Numbers(), Scalars(self), Doors(self)
         self.doubles = Doubles(self)
-        self.numbers.asked, self.numbers.in_graph = self._depends, self.doubles.compute
+        self.numbers.asked = self._depends
         self.later = Later(self.memory, puts_off)
         self.ranges, self.follows_positions = Ranges(self), True
         self.later.is_fit = self.ranges.takes

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,6 +144,17 @@ _OUTCOMES: dict[tuple[Any, int], Any] = {
 }  # fmt: skip
 _ALL = {**_NUMBERS, **_OUTCOMES}
 _DIVISIONS = (operator.truediv, operator.itruediv)
+# Where functions that tensors do otherwise, to the bit, have no error, and give a float.
+_DOMAINS: dict[Any, Callable[..., Any]] = {
+    math.exp: lambda a: a < 709.0, math.sqrt: lambda a: a >= 0.0, math.log1p: lambda a: a > -1.0,
+    **dict.fromkeys((math.log, math.log2, math.log10), lambda a: a > 0.0),
+    **dict.fromkeys((operator.pow, pow, math.pow), lambda a, power: (a >= 0.0) & (a < _largest(power))),
+}  # fmt: skip
+
+
+def _largest(power: Any) -> float:
+    """Below which numbers have this power."""
+    return float(2.0 ** (1000 / power)) if power > 1 else math.inf if power > 0 else 0.0
 
 
 class Doubles:
@@ -152,6 +163,7 @@ class Doubles:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._tensors: dict[Value, Tensor] = {}
+        recorder.numbers.in_graph, recorder.numbers.in_domain = self.compute, self.in_domain
 
     def compute(self, function: Any, operands: Sequence[Any]) -> Any:
         """What a function of Python gives for numbers of which some come from tensors; MISSING, with nothing
@@ -187,6 +199,19 @@ class Doubles:
         if function in _DIVISIONS and isinstance(tensors[1], Tensor):
             self._recorder.doors.guard(self._made(_is_true, tensors[1]))
         return self._follow(found, made)
+
+    def in_domain(self, function: Any, operands: Sequence[Any]) -> bool:
+        """Whether a function of one number out of a tensor, and others that stay the same, has no error for
+        this one: then replays make sure of it.
+        """
+        domain, (number, *others) = _DOMAINS.get(function), operands
+        known = self._recorder.numbers.of(number)
+        fits = known is not None and known.value is not None and fits_float64(number)
+        constant = all(self._recorder.numbers.of(x) is None and fits_float64(x) for x in others)
+        if domain is None or not fits or not constant or not domain(number, *others):
+            return False
+        self._check(domain, self._operand(number, known), *others)
+        return True
 
     def as_float(self, value: Value) -> Value:
         """What a value gives as a Python float."""

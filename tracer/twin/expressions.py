@@ -326,12 +326,11 @@ class Expressions:
         return self.at(node, ast.NamedExpr(target=node.target, value=self.expression(node.value)))
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-        return self.at(node, ast.JoinedStr(values=self.expressions(node.values)))
+        return self.hook("joined", node, *self.expressions(node.values), site=False)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
-        value = self.hook("formatted", node.value, self.expression(node.value))
-        spec = None if node.format_spec is None else self.expression(node.format_spec)
-        return self.at(node, ast.FormattedValue(value=value, conversion=node.conversion, format_spec=spec))
+        spec = "" if node.format_spec is None else self.expression(node.format_spec)
+        return self.hook("formatted", node.value, self.expression(node.value), node.conversion, spec)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set) -> ast.expr:
         if isinstance(node, ast.Tuple) and all(isinstance(e, ast.Constant) for e in node.elts):

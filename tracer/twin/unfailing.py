@@ -1,0 +1,104 @@
+"""What Python makes of numbers that come out of tensors, without an error for any of them.
+
+A replay makes it when all is computed, where nothing can be taken back: `f"{loss.item():.3f}"`,
+`round(x, 3)` and `x % 60`, but not `1 / x`, which is no number where `x` is 0. Whole numbers among them are
+those of a tensor, and what is smaller, so that floats take them all.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import string
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_WRITTEN = (str, repr, ascii)
+_SUMS = (operator.add, operator.iadd, operator.sub, operator.isub)
+_PRODUCTS = (operator.mul, operator.imul)
+_DIVISIONS = (
+    operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod, operator.imod
+)  # fmt: skip
+_SIGNS = (operator.neg, operator.pos, abs, float)
+# What numbers below may stand beside: floats take them all.
+_MODERATE = 2.0**53
+_PERCENT = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?([a-zA-Z%])")
+# The letters of `%` that take any number of a class.
+_LETTERS = {float: "eEfFgGsra", int: "diuoxXeEfFgGsra", str: "sra"}
+
+
+def percent(template: str, *values: Any) -> str:
+    """``template % values``.
+
+    >>> percent("%.1f of %d", 0.25, 3)
+    '0.2 of 3'
+    """
+    return template % values
+
+
+def joined(separator: str, *parts: str) -> str:
+    """``separator.join(parts)``.
+
+    >>> joined(", ", "a", "b")
+    'a, b'
+    """
+    return separator.join(parts)
+
+
+def never_fails(function: Callable[..., Any], operands: Sequence[Any], varies: Sequence[bool]) -> bool:
+    """Whether a function has no error for these operands, nor where those that vary are others of their
+    classes, and gives one class for all of them.
+
+    >>> never_fails(round, (0.123, 2), (True, False))
+    True
+    >>> never_fails(operator.truediv, (1.0, 0.5), (False, True))
+    False
+    """
+    kinds = [type(x) for x in operands]
+    last = None if varies[-1] else operands[-1]
+    try:
+        function(*operands)
+    except Exception:
+        return False
+    if function in _WRITTEN or function is joined:
+        return True
+    if function is format:
+        return not any(varies[1:]) and _formats(kinds[0], *operands[1:])
+    if function is percent or function is str.format:
+        template = operands[0]
+        fits = _fits_percent if function is percent else _fits_braces
+        return not varies[0] and fits(template, kinds[1:])
+    if function is round:
+        return type(last) is int and last >= 0 and len(operands) == 2
+    if str in kinds:
+        return function in _SUMS or (function in _PRODUCTS and type(last) is int)
+    if not all(other or abs(x) < _MODERATE for x, other in zip(operands, varies, strict=True)):
+        return False
+    if function in (min, max):
+        return len({*kinds}) == 1  # which one it is decides the class
+    if function in _DIVISIONS:
+        return last is not None and last != 0 and kinds[1] is not bool
+    return function in _SIGNS or function in _SUMS or (function in _PRODUCTS and float in kinds)
+
+
+def _formats(kind: type, spec: str = "") -> bool:
+    """Whether a format that fits one number of a class fits them all."""
+    return kind is not int or not spec.endswith("c")
+
+
+def _fits_percent(template: str, kinds: Sequence[type]) -> bool:
+    letters = [found for found in _PERCENT.findall(template) if found != "%"]
+    if "%" in _PERCENT.sub("", template) or len(letters) != len(kinds):
+        return False
+    return all(letter in _LETTERS.get(kind, "") for letter, kind in zip(letters, kinds, strict=True))
+
+
+def _fits_braces(template: str, kinds: Sequence[type]) -> bool:
+    for _, name, spec, conversion in string.Formatter().parse(template):
+        if name is None:
+            continue
+        if not (name == "" or name.isdigit()) or "{" in (spec or ""):
+            return False
+        if not conversion and not all(_formats(kind, spec or "") for kind in kinds):
+            return False
+    return True

@@ -13,13 +13,14 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 # The Pythons that fusegrad is for.
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: help demo test suite without-core test-all $(PYTHONS:%=test-%) coverage lint types stubs hooks bench clean
+.PHONY: help demo test suite without-core red-zones test-all $(PYTHONS:%=test-%) coverage lint types stubs hooks bench clean
 
 help:
 	@echo "make demo          train on handwritten digits, compare eager and compiled; leaves out/"
 	@echo "make test          ruff, mypy and all tests"
 	@echo "make suite         all tests, or TESTS=tests/eager"
 	@echo "make without-core  all tests, or TESTS=..., with the native core switched off"
+	@echo "make red-zones     all tests, or TESTS=..., with bytes around each array that nobody may write"
 	@echo "make test-all      make test, without-core, and the tests on each Python that is here"
 	@echo "make coverage      all tests, or TESTS=..., and which lines they run; a page in build/coverage/html"
 	@echo "make lint          ruff alone          make types   mypy alone"
@@ -38,6 +39,9 @@ suite: $(VENV)/test
 
 without-core: $(VENV)/test
 	FUSEGRAD_NATIVE_CORE=0 $(PYTEST)
+
+red-zones: $(VENV)/test
+	FUSEGRAD_RED_ZONES=1 $(PYTEST)
 
 test-all: test without-core $(PYTHONS:%=test-%)
 

@@ -108,6 +108,8 @@ from fusegrad.eager.random import (
 # our own modules do costs nothing. It leaves the user's own NumPy code alone.
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"fusegrad\.")
 _garbage.look_less_often()
+if _settings.RED_ZONES:
+    _importlib.import_module("fusegrad.compiler.runtime.red_zones")
 
 __version__ = "0.1.0"
 

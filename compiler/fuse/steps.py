@@ -50,6 +50,9 @@ class Step:
             return "product of windows"
         return _TITLES[self.kind]
 
+    def __str__(self) -> str:
+        return f"{self.title}: {', '.join(e.op.name for e in self.equations)}"
+
 
 _LOOPS = {
     "rolled": "rounds of a loop",

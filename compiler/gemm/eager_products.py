@@ -16,7 +16,7 @@ import numpy as np
 from fusegrad.compiler.base.background import Work, Worker
 from fusegrad.compiler.gemm.matmul import is_shared, product_addresses, product_block
 from fusegrad.compiler.kernel.dtypes import product_dtype
-from fusegrad.compiler.native.calls import Call, Calls
+from fusegrad.compiler.native.calls import Call, Calls, Slot
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core import large
 from fusegrad.eager.core.families import Layout
@@ -104,7 +104,12 @@ def _prepared(
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
     shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
     address, _ = product_addresses(x_dtype, block)
-    return Calls([Call(address, block, is_shared(block))]), shape
+    slots = [
+        Slot("x", x_shape, x_dtype, x_strides, False),
+        Slot("y", y_shape, y_dtype, y_strides, False),
+        Slot("result", shape, x_dtype, None, True),
+    ]
+    return Calls([Call(address, block, is_shared(block), "eager's product")], lambda: slots), shape
 
 
 @functools.cache

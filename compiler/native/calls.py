@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from fusegrad.compiler.llvm.function_writer import FunctionWriter
 from fusegrad.compiler.llvm.tasks import sequence
 from fusegrad.compiler.native.core import Maker, Native
 from fusegrad.compiler.native.object_writer import ObjectWriter
-from fusegrad.compiler.runtime import thread_pool, threads
+from fusegrad.compiler.runtime import red_zones, thread_pool, threads
 from fusegrad.compiler.runtime.allocator import data_address
 from fusegrad.eager.core.handlers import handler_raised
 
@@ -25,11 +26,42 @@ _BEFORE_ENTRIES = 3  # words in the table
 
 
 class Call(NamedTuple):
-    """A native function, its block, and whether it has tasks that several threads can share."""
+    """A native function, its block, and whether it has tasks that several threads can share.
+
+    of: what it computes, as text.
+    """
 
     address: int
     block: Sequence[int]
     shared: bool
+    of: object = "native code"
+
+
+class Slot(NamedTuple):
+    """What the array in a slot must be like.
+
+    of: what it is, as text. strides: None where only the size in bytes matters.
+    """
+
+    of: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    strides: tuple[int, ...] | None
+    written: bool
+
+    def misfit(self, array: np.ndarray) -> str:
+        """What is wrong with an array; empty where it is as it must be."""
+        size = math.prod(self.shape) * self.dtype.itemsize
+        if type(array) is not np.ndarray:
+            return f"it is a {type(array).__name__}"
+        if array.dtype != self.dtype or array.nbytes != size:
+            return f"it is {array.dtype}{list(array.shape)} and not {self.dtype}{list(self.shape)}"
+        if self.strides is not None and size:
+            steps = [(s, t) for s, t, n in zip(array.strides, self.strides, self.shape, strict=True) if n > 1]
+            if array.shape != self.shape or any(s != t for s, t in steps):
+                now, then = (array.shape, array.strides), (self.shape, self.strides)
+                return f"its shape and strides are {now} and not {then}"
+        return "it cannot be written" if self.written and not array.flags.writeable else ""
 
 
 class Calls:
@@ -39,14 +71,18 @@ class Calls:
     The GIL is released.
     """
 
-    __slots__ = ("_blocks", "_calls", "_table", "run", "shared")
+    __slots__ = ("_blocks", "_calls", "_slots", "_table", "_times", "run", "shared")
 
     run: Callable[..., None]
     shared: bool  # whether any of them has tasks that several threads can share
 
-    def __init__(self, calls: Sequence[Call], times: int = 1) -> None:
-        """times: how often `run` goes through them."""
-        self._calls = calls
+    def __init__(
+        self, calls: Sequence[Call], slots: Callable[[], Sequence[Slot | None]] = tuple, times: int = 1
+    ) -> None:
+        """slots: gives what arrays must be like, or None for those that are not there yet. times: how often
+        `run` goes through the calls.
+        """
+        self._calls, self._slots, self._times = calls, slots, times
         self.shared = any(call.shared for call in calls)
         self._blocks = [np.array(call.block, np.int64) for call in calls]
         entries = self.entries()
@@ -59,7 +95,10 @@ class Calls:
             *[*itertools.chain(*entries)] * times,
         ]
         self._table = np.array(table, np.int64)
-        self.run = RUN.of(self._table) or functools.partial(run_plainly, self._table, self._blocks)
+        if red_zones.is_on:
+            self.run = self._run_watched
+        else:
+            self.run = RUN.of(self._table) or functools.partial(run_plainly, self._table, self._blocks)
 
     def entries(self) -> list[tuple[int, int]]:
         """The address and that of the block of each."""
@@ -71,7 +110,29 @@ class Calls:
 
     def repeated(self, times: int) -> Calls:
         """The same so many times over, in one go."""
-        return Calls(self._calls, times)
+        return Calls(self._calls, self._slots, times)
+
+    def __str__(self) -> str:
+        return "; ".join(str(call.of) for call in self._calls)
+
+    def _run_watched(self, *arrays: np.ndarray) -> None:
+        """One kernel after the other, with a look at the red zones after each."""
+        red_zones.check(f"whatever ran before {self}", arrays)
+        for slot, array in zip(self._slots(), arrays, strict=False):
+            misfit = "" if slot is None else slot.misfit(array)
+            if slot is not None and misfit:
+                red_zones.fail(f"{self} is given another {slot.of} than it was compiled for: {misfit}")
+        slots = (ctypes.c_void_p * (len(arrays) + 1))(None, *map(data_address, arrays))
+        count = int(threads.thread_count[0])
+        for number, (call, entry) in enumerate(
+            zip([*self._calls] * self._times, self.entries() * self._times, strict=True)
+        ):
+            if call.shared and count > 1 and self._table[2]:
+                place = data_address(self._table) + 8 * (_BEFORE_ENTRIES + 2 * number)
+                _Together(int(self._table[2]))(place, 1, slots, count)
+            else:
+                _Kernel(entry[0])(slots, entry[1])
+            red_zones.check(str(call.of), arrays)
 
 
 def prepare() -> None:

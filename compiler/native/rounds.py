@@ -19,6 +19,7 @@ from fusegrad.compiler.llvm.tasks import sequence
 from fusegrad.compiler.native.calls import Calls, trial_kernel
 from fusegrad.compiler.native.core import Maker, Native
 from fusegrad.compiler.native.object_writer import ObjectWriter
+from fusegrad.compiler.runtime import red_zones
 from fusegrad.compiler.runtime.allocator import data_address
 
 # The table: how many kernels a round has, how many rounds there are, how many arrays move on and how many
@@ -54,7 +55,14 @@ class RoundsOfCalls:
         entries = itertools.chain(*calls.entries(), *moves, *turns)
         table = [len(calls.entries()), rounds, len(moves), len(turns), *tested, *entries]
         self._table = np.array(table, np.int64)
-        self.run = ROUNDS.of(self._table) or functools.partial(run_plainly, self._table)
+        native = ROUNDS.of(self._table) or functools.partial(run_plainly, self._table)
+        self.run = functools.partial(_run_watched, native, calls) if red_zones.is_on else native
+
+
+def _run_watched(run: Callable[..., None], calls: Calls, *arrays: np.ndarray) -> None:
+    red_zones.check(f"whatever ran before {calls}", arrays)
+    run(*arrays)
+    red_zones.check(f"rounds of {calls}", arrays)
 
 
 def _written() -> list[FunctionWriter]:

@@ -32,7 +32,7 @@ from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import matmul, solvers, window_products
 from fusegrad.compiler.gemm.native_call import NativeCall
-from fusegrad.compiler.native.calls import Call, Calls
+from fusegrad.compiler.native.calls import Call, Calls, Slot
 from fusegrad.compiler.native.making import MOST_WORK
 from fusegrad.compiler.placement.batch_tiling import (
     Batch,
@@ -43,7 +43,7 @@ from fusegrad.compiler.placement.batch_tiling import (
 )
 from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
-from fusegrad.compiler.runtime import thread_pool, threads
+from fusegrad.compiler.runtime import red_zones, thread_pool, threads
 from fusegrad.compiler.runtime.allocator import (
     SMALLEST_POOLED,
     FirstFit,
@@ -62,7 +62,7 @@ RESHAPE = REGISTRY["reshape"]
 # So many rounds of a loop are one native call.
 AT_ONCE = 256
 # By a name of its own, so that the fault drills can let it fail.
-small_array = np.empty
+small_array = red_zones.empty if red_zones.is_on else np.empty
 
 
 class Plain:
@@ -248,6 +248,21 @@ class Placed:
         """How many slots there are: the number of threads, the arrays, and the arena."""
         return len(self.arrays) + 2
 
+    def _slots_of_calls(self) -> list[Slot | None]:
+        """What the arrays of the native calls must be like, as they were compiled for; None for those that
+        others make meanwhile.
+        """
+        written = {self.arrays[value] for value in self.blueprint.into}
+        slots: dict[int, Slot | None] = {index: None for index, _ in self.blueprint.opaque.values()}
+        for value, index in self.arrays.items():
+            if index not in slots:
+                layout = self.sizes.of(self.blueprint.sources.layout(value))
+                given = layout is not None and index < self.blueprint.inputs
+                strides = tuple([s * value.dtype.itemsize for s in layout.strides]) if given else None
+                is_written = index in written or index >= self.blueprint.inputs
+                slots[index] = Slot(value.name, self.sizes.of(value.shape), value.dtype, strides, is_written)
+        return [slots[index] for index in sorted(slots)]
+
     # Code.
 
     def _build_calls(self) -> None:
@@ -258,7 +273,7 @@ class Placed:
 
         def flush() -> None:
             if pending:
-                self.stages.append(_Native(Calls(list(pending))))
+                self.stages.append(_Native(Calls(list(pending), self._slots_of_calls)))
                 pending.clear()
 
         starts = {batch.first: batch for batch in self.batches}
@@ -276,7 +291,7 @@ class Placed:
                 flush()
                 self.stages.append(self._opaque_call(step))
             elif number not in within:
-                pending += [Call(use.addresses()[0], use.block, use.shared) for use in uses[number]]
+                pending += [Call(use.addresses()[0], use.block, use.shared, step) for use in uses[number]]
         flush()
 
     def _batch_call(self, batch: Batch, uses: Sequence[_Use]) -> Call:
@@ -286,7 +301,8 @@ class Placed:
             self._blocks.append(np.array(use.block, np.int64))
             calls.append((use.addresses()[1], data_address(self._blocks[-1])))
         room = len(self.arrays) + 1, self.offsets[batch]
-        return Call(batch_address(), batch.block(room, self._slots(), calls), batch.entries > 1)
+        of = "; ".join(map(str, self.blueprint.steps[batch.first : batch.last]))
+        return Call(batch_address(), batch.block(room, self._slots(), calls), batch.entries > 1, of)
 
     def _uses(self, number: int, batch: Batch | None) -> list[_Use]:
         """The use of a native function that is a step; none where there is nothing to compute."""

@@ -67,7 +67,7 @@ class Blueprint:
         into: Mapping[Value, Value],
         streams: bool = True,
     ) -> None:
-        self.inputs, self.sources, self.streams = len(inputs), sources, streams
+        self.inputs, self.sources, self.streams, self.into = len(inputs), sources, streams, into
         arrays = dict.fromkeys(inputs)
         for value in needed:
             arrays.setdefault(sources.base(value))

@@ -15,10 +15,12 @@ from collections import deque
 
 import numpy as np
 
+from fusegrad.compiler.runtime import red_zones
 from fusegrad.eager import forks
 
 ALIGNMENT = 64
-SMALLEST_POOLED = 1 << 16
+# Blocks have no red zones.
+SMALLEST_POOLED = 1 << (62 if red_zones.is_on else 16)
 LARGEST_POOL = 1 << 30
 PAGE = 1 << 12
 # Without a divisor in common with the lines of a page, so that all of them get their turn.
@@ -61,6 +63,8 @@ def copied_as_it_lies(array: np.ndarray) -> np.ndarray:
 
 def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> np.ndarray:
     """`size` uninitialised bytes that start on a cache line, or at a multiple of something else."""
+    if red_zones.is_on and alignment == ALIGNMENT:
+        return red_zones.empty((size,), np.uint8)  # which begin there, and end there
     raw = np.empty(size + alignment, np.uint8)
     start = -data_address(raw) % alignment
     return raw[start : start + size]

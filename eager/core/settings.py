@@ -10,11 +10,15 @@ then.
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterator
 
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.state import tell
+
+# Whether the memory of arrays has bytes around it that nobody may write (`compiler/runtime/red_zones.py`).
+RED_ZONES = os.environ.get("FUSEGRAD_RED_ZONES", "0") == "1"
 
 
 class _Setting:

@@ -349,6 +349,7 @@ def delete(observer: Observer, owner: Any, name: str, site: Site) -> None:
         if deletes and type(raw) is not MemberDescriptorType:
             observer.open(f"deleting `{name}` runs a descriptor", site)
     observer.does(f"deletes `{name}`", site)
+    observer.stores.forget(owner, name)
     delattr(owner, name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -183,6 +184,8 @@ def _class(observer: Observer, kind: type, site: Site) -> Any:
         return functools.partial(leaves.call_of_numpy, observer, kind, site)
     if kind is super:
         return functools.partial(_call_super, observer)
+    if issubclass(kind, weakref.ref) or kind.__module__ == "weakref":
+        return functools.partial(_watch, observer, kind, site)
     mode = purity.lookup_pure(kind)
     if mode is not None:
         return functools.partial(leaves.call_pure, observer, kind, mode, site)
@@ -278,6 +281,13 @@ def _call_type(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> 
         observer.open("looks at the type of an object of unknown origin", site)
     observer.read_type(args[0], site)
     return observer.reached(type(args[0]))
+
+
+def _watch(observer: Observer, kind: type, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    """A weak reference to an object, or what has such ones."""
+    observer.open(f"makes a {kind.__name__}, which asks when objects die", site)
+    observer.let_go(*args, *kwargs.values())
+    return kind(*args, **kwargs)
 
 
 def _call_super(observer: Observer, /, *args: Any) -> Any:

@@ -224,6 +224,10 @@ class Loops:
         self.stores += 1
         self._set[id(owner), name] = owner, self.stores
 
+    def let_go(self, owner: Any) -> None:
+        """Nothing that was set of an object is handed on."""
+        self._set = {place: known for place, known in self._set.items() if known[0] is not owner}
+
     def attributes(self, since: int) -> list[tuple[Any, Any]]:
         """The attributes that were set since so many stores, by the object and the name, in one order."""
         return [(owner, name) for (_, name), (owner, when) in self._set.items() if when > since]

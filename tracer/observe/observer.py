@@ -218,6 +218,13 @@ class Observer(Effects):
         """Keep an object alive for the run, so that its id stays its own."""
         return self._kept.setdefault(id(value), value)
 
+    def let_go(self, *values: Any) -> None:
+        """Somebody asks when these objects die: they live no longer than in a run that nobody observes."""
+        for value in values:
+            if self.status(value) == LOCAL:
+                self.loops.let_go(value)
+                del self._kept[id(value)], self._status[id(value)]
+
     def noted(self) -> int:
         """How many objects are kept so."""
         return len(self._kept)

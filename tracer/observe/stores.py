@@ -130,6 +130,11 @@ class Stores:
         known = count or begun
         return MISSING if known is None else known.first
 
+    def forget(self, owner: Any, name: str) -> None:
+        """The attribute is deleted."""
+        for table in (self._set, self._counts, self._begun):
+            table.pop((id(owner), name), None)
+
     def clear(self) -> None:
         for table in (self._set, self._counts, self._begun, self.grown):
             table.clear()

@@ -14,7 +14,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.precision import in_single
-from fusegrad.eager.ops.reduce.reduction import vector_norm
+from fusegrad.eager.ops.reduce.reduction import _norm_numpy, vector_norm
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -70,7 +70,23 @@ def _cdist_numpy(x1: np.ndarray, x2: np.ndarray, p: float) -> np.ndarray:
     found = np.zeros((*x1.shape[:-1], x2.shape[-2]), x1.dtype)
     if x1.shape[-1] and found.size:
         for place in np.ndindex(x1.shape[:-2]):
-            found[place] = _distances(x1[place], x2[place], p)
+            found[place] = _in_reach(_distances(x1[place], x2[place], p), x1[place], x2[place], p)
+    return found
+
+
+def _in_reach(found: np.ndarray, a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
+    """Distances in float64, but in the vectors' dtype where that does not hold the powers of the differences.
+
+    PyTorch and compiled calls compute in that dtype, so distances may be infinite there, or 0.
+    """
+    if p in (0, 1, math.inf):
+        return found
+    limits = np.finfo(a.dtype)
+    powers = found**p
+    beyond = (powers > limits.max / 2) | ((powers < limits.tiny / limits.eps) & (found > 0))
+    rows, columns = np.nonzero(beyond)
+    if rows.size:
+        found[rows, columns] = _norm_numpy(a[rows] - b[columns], -1, False, p)
     return found
 
 

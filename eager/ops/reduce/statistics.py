@@ -52,6 +52,21 @@ def _var_numpy(x: np.ndarray, dim: Any, correction: float, keepdim: bool) -> Any
     return (squares - np.where(np.isfinite(drift), drift, 0)) / squares.dtype.type(freedom)
 
 
+# Deviations are about as large as what they are taken of, their squares are not: as in PyTorch, those of
+# float32 are added up in float64, which holds them all.
+
+
+def _std_decomposed(x: Tensor, **params: Any) -> Tensor:
+    if x.array.dtype != np.float32:
+        return ops.sqrt(_var_decomposed(x, **params))
+    return ops.cast(ops.sqrt(_var_decomposed(ops.cast(x, dtypes.float64), **params)), dtypes.float32)
+
+
+def _std_numpy(x: np.ndarray, **params: Any) -> Any:
+    wide = x.astype(np.float64) if x.dtype == np.float32 else x
+    return np.sqrt(_var_numpy(wide, **params)).astype(x.real.dtype)
+
+
 def _squares(x: Any) -> Any:
     return (x * x.conj()).real if x.dtype.kind == "c" else x * x
 
@@ -74,8 +89,8 @@ _var = Composite("var", "x", _var_decomposed, _var_numpy, {"x": _var_gradient})
 _std = Composite(
     "std",
     "x",
-    lambda x, **params: ops.sqrt(_var_decomposed(x, **params)),
-    lambda x, **params: np.sqrt(_var_numpy(x, **params)),
+    _std_decomposed,
+    _std_numpy,
     {"x": _std_gradient},
 )
 

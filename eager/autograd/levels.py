@@ -14,7 +14,7 @@ from typing import Any
 from fusegrad.eager.autograd import autograd
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.autograd.node import Passing, place, reach, share
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.state import enable_grad, state
@@ -99,7 +99,11 @@ def open_arguments(level: Level, values: Sequence[Any]) -> tuple[list[Any], list
 
     opened = [mapped(value, stand_in) for value in values]
     if not inner:
-        raise failure(ValueError, "there is no tensor to differentiate with respect to")
+        given = ", ".join(map(type_name, values))
+        raise failure(
+            ValueError,
+            f"there is no tensor to differentiate with respect to: got {given}; make a fusegrad.tensor of it",
+        )
     return opened, inner
 
 

@@ -141,8 +141,13 @@ def _public_name() -> str:
     places = (*modules, getattr(modules[0], "Tensor", None))
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and is_own_file(frame.f_code.co_filename):
-        name = frame.f_code.co_name
-        if not name.startswith("_") and any(hasattr(p, name.removeprefix("special_")) for p in places):
+        name, path = frame.f_code.co_name, frame.f_code.co_qualname
+        # A function within another one may have a public one's name by chance.
+        if (
+            not name.startswith("_")
+            and "<locals>" not in path
+            and any(hasattr(p, name.removeprefix("special_")) for p in places)
+        ):
             return name
         frame = frame.f_back
     return ""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any
+from typing import Any, ForwardRef
 
 # By identity, since a metaclass may have an equality of its own: each class, and the module that defines it.
 _HOMES: dict[int, tuple[type, str]] = {}
@@ -35,10 +35,23 @@ def locate(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
             continue
         if isinstance(value, type):
             _HOMES.setdefault(id(value), (value, value.__module__))
+            _find_hints_at(value, value.__module__)
         value.__module__ = path
         # An alias, as `absolute` is of `abs`, is not what a function is called.
         if value.__qualname__ not in listed or namespace[value.__qualname__] is not value:
             value.__qualname__ = name
+
+
+def _find_hints_at(kind: type, module: str) -> None:
+    """Have `typing.get_type_hints` look up the annotations of a class where it is defined.
+
+    It looks in the module that the class names, which has not all that they mention. Libraries ask for the
+    hints of users' classes, and so of those that they are derived from.
+    """
+    hints = _namespace_of(kind).get("__annotations__", {})
+    for name, hint in hints.items():
+        if isinstance(hint, str):
+            hints[name] = ForwardRef(hint, module=module, is_class=True)
 
 
 # What makes the form of a function that users get in its place, which refuses what it cannot take

@@ -68,7 +68,9 @@ def lend(array: np.ndarray, version: list[Any]) -> np.ndarray:
     an object that is no array: all views of the lent one keep it alive.
     """
     part(version)
-    lent = np.asarray(array.data)
+    # Python's buffers have no bfloat16: it is lent as numbers of two bytes.
+    plain = array if array.dtype.kind != "V" else array.view(f"u{array.itemsize}")
+    lent = np.asarray(plain.data).view(array.dtype)
     if lent.strides != array.strides:  # along dimensions of one element
         lent = np.asarray(_Loan(array))
     _note(owner(array), lent)

@@ -153,6 +153,7 @@ class Distribution:
         self._validate_args = Distribution._default[0] if validate_args is None else validate_args
         if self._validate_args:
             self._check_parameters()
+        super().__init__()  # a class may be a distribution and a module
 
     def _check_parameters(self) -> None:
         if self.arg_constraints is None:

@@ -36,6 +36,7 @@ class Transform:
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
+        super().__init__()  # a class may be a transform and a module
         self._cache_size = cache_size
         self._last: tuple[Any, Any] = (None, None)
 

@@ -45,11 +45,12 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
         own["_opt_called"] = True
-        if not own["_step_pre_hooks"] and not own["_step_post_hooks"]:
+        # A wrapper of another optimizer may have skipped `Optimizer.__init__`.
+        if not own.get("_step_pre_hooks") and not own.get("_step_post_hooks"):
             return step(self, *args, **kwargs)
         if state.interpreter is not None:
             state.interpreter.effect("calls hooks of an optimizer")
-        for hook in tuple(own["_step_pre_hooks"].values()):
+        for hook in tuple(own.get("_step_pre_hooks", {}).values()):
             replaced = hook(self, args, kwargs)
             if replaced is not None:
                 if not isinstance(replaced, tuple) or len(replaced) != 2:
@@ -60,7 +61,7 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
                     )
                 args, kwargs = replaced
         result = step(self, *args, **kwargs)
-        for hook in tuple(own["_step_post_hooks"].values()):
+        for hook in tuple(own.get("_step_post_hooks", {}).values()):
             hook(self, args, kwargs)
         return result
 

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import fusegrad as fg
+from fusegrad.eager.core.names import PUBLIC
 from fusegrad.torch import parts
 from fusegrad.torch.absent import Absent
 from fusegrad.torch.asked import complaint, note, refuse
@@ -66,6 +67,10 @@ class Face(ModuleType):
 
 def module_behind(name: str) -> ModuleType | None:
     """fusegrad's module that has the names of torch's of this name."""
+    if name in parts.BEHIND:
+        names = ModuleType(name)  # asking for it loads the compiler
+        vars(names).update(vars(getattr(fg, parts.BEHIND[name])))
+        return names
     top, _, rest = parts.PACKAGES.get(name, name).partition(".")
     if top == "functorch":
         return fg.func if not rest else None
@@ -115,4 +120,14 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return Face(spec.name, self)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing: all is made when it is asked for."""
+        """Give the module what is there without loading anything: programs look at `vars(torch.nn)`."""
+        behind = module_behind(module.__name__)
+        if behind is None or module.__name__ in parts.BEHIND:
+            return
+        for name in {**vars(behind), **(PUBLIC if behind is fg else {})}:
+            full = f"{module.__name__}.{name}"
+            if name.startswith("_") or name in module.__dict__ or full in NOT_TORCHS | parts.VARIABLES.keys():
+                continue
+            value = getattr(behind, name)
+            if not isinstance(value, ModuleType):
+                vars(module)[name] = value

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import fusegrad as fg
 from fusegrad.eager.nn.hooks import EVERYWHERE
 from fusegrad.torch.absent import DTYPES, KINDS, Absent
 
@@ -44,32 +43,17 @@ def itself(function: Any) -> Any:
     return function
 
 
-def compiled(
-    model: Any = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: Any = "inductor",
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    disable: bool = False,
-) -> Any:
-    """`torch.compile` is `fusegrad.jit`, which has no such options; a decorator if no function is given."""
-    compiler = itself if disable else fg.jit
-    return compiler if model is None else compiler(model)
-
-
 _PARTS: dict[str, dict[str, Any]] = {
-    "torch": {"__version__": VERSION, "compile": compiled},
+    "torch": {"__version__": VERSION},
     "torch.version": {"__version__": VERSION},
-    "torch.compiler": {"set_stance": nothing, "is_compiling": no, "is_dynamo_compiling": no},
-    "torch.jit": {
-        "is_scripting": no,
-        "is_tracing": no,
-        "ignore": itself,
-        "unused": itself,
-        "export": itself,
+    "torch.compiler": {
+        "set_stance": nothing,
+        "is_compiling": no,
+        "is_dynamo_compiling": no,
+        "allow_in_graph": itself,
     },
+    "torch.fx": {"wrap": itself},
+    "torch.distributed": {"is_available": no, "is_initialized": no},
     # PyTorch's is the standard library's, and sends tensors through shared memory.
     "torch.multiprocessing": {name: getattr(multiprocessing, name) for name in multiprocessing.__all__},
     "torch.backends": {"disable_global_flags": nothing},
@@ -132,6 +116,8 @@ generalized_pareto geometric gumbel half_cauchy half_normal inverse_gamma kumara
 logistic_normal lowrank_multivariate_normal mixture_same_family multinomial negative_binomial pareto poisson
 studentT von_mises weibull wishart
 """
+# Functions of fusegrad's that have the names of one of torch's modules.
+BEHIND = {"torch.jit": "jit"}
 PACKAGES = {f"torch.distributions.{name}": "torch.distributions" for name in _IN_THEIR_PACKAGE.split()}
 
 
@@ -143,4 +129,4 @@ def of(name: str, absent: type[Absent] = Absent) -> dict[str, Any]:
 
 def has(name: str) -> bool:
     """Whether there is a module of this name, or one below it, here."""
-    return any(known == name or known.startswith(f"{name}.") for known in _PARTS)
+    return name in BEHIND or any(known == name or known.startswith(f"{name}.") for known in _PARTS)

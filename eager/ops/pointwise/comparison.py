@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import ANY, BITS, ORDER, REAL, TEST, WEAK, Elementwise
 from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.op import Params, bind
+from fusegrad.eager.core.op import Params, bind, describe
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -243,6 +244,12 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """
     if input is None and other is None:
         return ops.nonzero(condition, as_tuple=True)
+    if isinstance(condition, Tensor) and condition.array.dtype.char not in "?B":
+        raise failure(
+            RuntimeError,
+            f"where expected condition to be a boolean tensor, but got {describe(condition)}; compare it, or "
+            "write condition.bool()",
+        )
     x, y = operand(input), operand(other)
     for value in (x, y):
         if not isinstance(value, Tensor) and not (type(value) is not complex and -127 <= value <= 127):

@@ -1,7 +1,8 @@
 """Operands near the ends of their dtype, whose squares overflow or vanish: eager, compiled and PyTorch.
 
 What rescales in one form of an op, or computes in a wider dtype, has to do so in the other. A sample of the
-ops is taken here; `PYTHONPATH=tests:tests/helpers python tests/compiler/kernel/test_extreme_sizes.py` takes all.
+ops is taken here; all are taken by
+`PYTHONPATH=tests:tests/helpers python tests/compiler/kernel/test_extreme_sizes.py`.
 """
 
 from __future__ import annotations

@@ -187,6 +187,7 @@ def pushed_forward(
     made: Iterator[Tensor] = iter(())
     if live:
         seeds = [ops.zeros_like(y).detach() for y in live]
+        reach(*seeds)  # the values that an op has put off would bring no such mark with them
         for u in seeds:
             u.needs_grad = True
         with enable_grad():

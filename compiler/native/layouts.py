@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
-# What native code was tried on. Later versions of Python are tried, and stay if all is found; a later major
-# version of NumPy has another ABI by its own rules.
-FIRST_PYTHON, NUMPY = (3, 11), 2
+from fusegrad.eager.interpreter import strangeness
+
+# What native code was tried on; of Pythons, `TRIED` in `eager/interpreter.py`. A later major version of NumPy
+# has another ABI by its own rules.
+NUMPY = 2
 
 # Flags of arrays, as NumPy's headers have them.
 OWNDATA, WRITEABLE = 0x0004, 0x0400
@@ -76,20 +78,6 @@ def layouts() -> Layouts:
 # What is not even tried.
 
 
-def _other_interpreter() -> str:
-    name, version = sys.implementation.name, sys.version_info[:2]
-    known = name == "cpython" and version >= FIRST_PYTHON
-    return "" if known else f"{name} {version[0]}.{version[1]} is not known"
-
-
-def _without_gil() -> str:
-    """Native code relies on nobody changing an object while it looks."""
-    # `sysconfig` knows as well, but reads a file for it.
-    built = "free-threading" in sys.version
-    enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
-    return "Python runs, or was built to run, without the GIL" if built or not enabled else ""
-
-
 def _debug_build() -> str:
     return "a debug build of Python" if hasattr(sys, "gettotalrefcount") else ""
 
@@ -104,7 +92,8 @@ def _other_numpy() -> str:
     return "" if major == str(NUMPY) else f"NumPy {np.__version__} is not known"
 
 
-REFUSALS = [_other_interpreter, _without_gil, _debug_build, _other_machine, _other_numpy]
+# Native code relies on nobody changing an object while it looks, and on counts of references.
+REFUSALS = [strangeness, _debug_build, _other_machine, _other_numpy]
 
 # Looking into objects.
 

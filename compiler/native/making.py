@@ -9,7 +9,6 @@ calls, and larger programs go another way (`Calls.run`).
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import MemberDescriptorType
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from fusegrad.compiler.runtime import red_zones
 from fusegrad.compiler.runtime.allocator import aligned_bytes, data_address
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.interpreter import counts as reference_counts
 
 # So much work is done while other threads of Python wait: elements of kernels, of which one may take a
 # nanosecond.
@@ -243,11 +243,11 @@ def _trials(made: Maker, kernel: int) -> Iterator[tuple[Any, Any]]:
         ]
         same = of_empty.version is of_first.version
         slots = other is like, other.full is like.full, other.other is like.other, hasattr(other, "empty")
-        counts = [sys.getrefcount(thing) for thing in (first, number, empty, of_empty, of_first, other)]
+        counts = reference_counts((first, number, empty, of_empty, of_first, other))
         return [arrays, tensors, same, vars(of_first), type(other), slots, counts]
 
     def counted() -> list[int]:
-        return [sys.getrefcount(thing) for thing in (long, like.full, like.other, *given, _Slots, Tensor)]
+        return reference_counts((long, like.full, like.other, *given, _Slots, Tensor))
 
     yield seen(native), seen(functools.partial(make_plainly, whole, None))
     before = counted()

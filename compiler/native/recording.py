@@ -26,6 +26,7 @@ from fusegrad.eager.core.errors import known_files
 from fusegrad.eager.core.op import REGISTRY, Op, wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.interpreter import counts as reference_counts
 
 # The dtypes whose results can have gradients, but for float16 and bfloat16.
 FLOATS = "float32", "float64", "complex64", "complex128"
@@ -454,9 +455,9 @@ def _trials(made: Maker) -> Iterator[tuple[Any, Any]]:
 
             wanted = plainly()  # it also finds out whose file the program is
             yield natively(), wanted
-            counted = [sys.getrefcount(thing) for thing in (*given, value)]
+            counted = reference_counts((*given, value))
             natively()
-            yield [sys.getrefcount(thing) for thing in (*given, value)], counted
+            yield reference_counts((*given, value)), counted
 
 
 FINISH = Native("fusegrad_finish", lambda: _Written().functions(), _trials)

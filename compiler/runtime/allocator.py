@@ -12,6 +12,8 @@ import itertools
 import math
 import sys
 from collections import deque
+from operator import indexOf
+from sys import getrefcount
 
 import numpy as np
 
@@ -76,12 +78,34 @@ def rounded(size: int) -> int:
     return -(-size // step) * step
 
 
+def _count_of_free() -> int:
+    """What this interpreter counts for a block that only its row has; no count at all where arrays on a block
+    do not add one each, or another thread could take one meanwhile: then no block is used twice.
+
+    No bytecode has a part in the counting: how many references a function's code has to its variables is
+    another number in each version of Python.
+    """
+    blocks = deque([np.frombuffer(np.empty(ALIGNMENT, np.uint8).data, np.uint8)])
+    seen, arrays = [*map(getrefcount, blocks)], []
+    for _ in range(2):
+        arrays.append(np.ndarray((1,), np.uint8, blocks[0]))
+        seen += map(getrefcount, blocks)
+    arrays.clear()
+    seen += map(getrefcount, blocks)
+    free = seen[0]
+    alone = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return free if alone and seen == [free, free + 1, free + 2, free] else -1
+
+
 class Pool:
     """Blocks of memory for results, re-used when no array looks at them any more.
 
     Whether one does is read off the block's reference count: every array and view of it holds a
-    reference, so a result is never overwritten while anybody can see it.
+    reference, so a result is never overwritten while anybody can see it. `free` is the count of a block that
+    nobody looks at.
     """
+
+    free = _count_of_free()
 
     def __init__(self) -> None:
         self._blocks: dict[int, deque[np.ndarray]] = {}
@@ -106,10 +130,10 @@ class Pool:
             blocks = self._blocks.get(size)
             if blocks is None:
                 blocks = self._blocks[size] = deque()
-            for block in blocks:
-                # Counted are: the deque, the variable here, and the argument of the count.
-                if sys.getrefcount(block) <= 3:
-                    return block
+            try:
+                return blocks[indexOf(map(getrefcount, blocks), self.free)]
+            except ValueError:
+                pass  # none is free
             # A load waits for a store whose address ends in the same bits, so blocks start at other lines of
             # their pages. An array on what is none: NumPy then takes it for the memory's owner.
             start = next(self._made) * LINES_APART * ALIGNMENT % PAGE
@@ -124,12 +148,10 @@ class Pool:
     def _make_room(self, size: int) -> None:
         """Let blocks of other sizes go that nobody uses, those whose sizes came first before others."""
         for other, blocks in self._blocks.items():
-            for _ in range(len(blocks) if other != size else 0):
-                block = blocks.popleft()
-                if sys.getrefcount(block) > 2:
-                    blocks.append(block)
-                else:
-                    self._held -= other
+            free = [i for i, n in enumerate(map(getrefcount, blocks)) if n == self.free and other != size]
+            for number in reversed(free):
+                del blocks[number]
+            self._held -= other * len(free)
             if self._held + size <= LARGEST_POOL:
                 return
 

@@ -7,7 +7,6 @@ apart where a variable of the loop is all that has the tensor, and nobody else h
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from types import EllipsisType
 from typing import Any
@@ -19,6 +18,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.interpreter import holders
 from fusegrad.eager.ops.index.indexing import replaced
 from fusegrad.tracer.record.later import LARGE, Later
 
@@ -34,7 +34,7 @@ def may_replace(symbol: str, target: Tensor, value: Any, later: Later, others: I
     """
     if symbol not in SYMBOLS or type(target) is not Tensor:
         return False
-    references = sys.getrefcount(target) - sum(x is target for x in others)
+    references = holders((target,))[0] - sum(x is target for x in others)
     whole = target.array.flags.c_contiguous and _gives_its_type(target.array.dtype, target.array.shape, value)
     return whole and _may_stand(target, value, later, references)
 
@@ -52,10 +52,10 @@ def may_replace_part(
         shape = np.broadcast_to(0, target.array.shape)[key].shape
     except IndexError:
         return False  # eager says why
-    references = sys.getrefcount(target) - sum(x is target for x in others)
+    references = holders((target,))[0] - sum(x is target for x in others)
     # What is written may be another part, which nobody keeps.
     is_part = isinstance(value, Tensor) and views.base_of(value) is target
-    spare = value if is_part and sys.getrefcount(value) < _ALONE else None
+    spare = value if is_part and holders((value,))[0] < _ALONE else None
     if spare is not None:
         references -= 1
     fits = _gives_its_type(target.array.dtype, shape, value)
@@ -70,12 +70,12 @@ def with_part(target: Tensor, key: Any, value: Any) -> Tensor:
 
 
 def _may_stand(
-    target: Tensor, value: Any, later: Later, references: int, spare: Tensor | None = None
+    target: Tensor, value: Any, later: Later, references: float, spare: Tensor | None = None
 ) -> bool:
     """Whether nobody could tell a result from the target. spare: a part of it that is of no use any more."""
     if state.inference or target.is_inference() or (target.needs_grad and not state.grad_enabled):
         return False
-    if references > _ALONE or vars(target) or views.base_of(target) is not target:
+    if not references <= _ALONE or vars(target) or views.base_of(target) is not target:
         return False
     if target.needs_grad and (target.grad_fn is None or hooks.retains_grad(target)):
         return False
@@ -98,32 +98,29 @@ def _gives_its_type(dtype: np.dtype, shape: tuple[int, ...], value: Any) -> bool
 
 def _has_its_memory_alone(target: Tensor, later: Later, spare: Tensor | None) -> bool:
     """Whether no other tensor has the memory of one, but for one that is of no use, nor NumPy code."""
+    (others,) = holders((target.array,))
     array = target.array
     if type(array) is StandIn:
         return all(x is target or x is spare for x in later.sharing(array))
     known = later.references(array) + (spare is not None)
-    return array.base is None and sys.getrefcount(array) <= known + _REFERENCES
-
-
-# Of the memory: the tensor, a variable, and the argument of the look.
-_REFERENCES = 3
+    return array.base is None and others <= 1 + known  # the tensor has it
 
 
 class _Probe:
     """Counts the references to what only a variable has, at the place where `may_replace` does."""
 
-    def outer(self, target: Any) -> int:
+    def outer(self, target: Any) -> float:
         return self.inner(target)
 
-    def inner(self, target: Any) -> int:
+    def inner(self, target: Any) -> float:
         return _count(target)
 
 
-def _count(target: Any) -> int:
-    return sys.getrefcount(target)
+def _count(target: Any) -> float:
+    return holders((target,))[0]
 
 
-def _alone() -> int:
+def _alone() -> float:
     variable = object()
     return _Probe().outer(variable)
 

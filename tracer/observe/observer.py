@@ -12,7 +12,6 @@ import dataclasses
 import enum
 import functools
 import itertools
-import sys
 import threading
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
@@ -22,6 +21,7 @@ import numpy as np
 
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.pytree import contents, field_names, holds_tensors, is_container
+from fusegrad.eager.interpreter import holders
 from fusegrad.tracer.observe import arrays, purity, stores
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import (
@@ -53,8 +53,7 @@ from fusegrad.tracer.twin.instrument import instrument, is_twin_code, keeps_to_i
 from fusegrad.tracer.twin.sites import Site, SiteTable, definition, without_hooks
 from fusegrad.tracer.twin.source import Unsupported
 
-# The references to what nobody has but who keeps it, while they are counted: the counting has one.
-_ONLY_KEPT, _OWN = 2, (tuple, list, dict, MethodType, *ITERATORS)
+_OWN = (tuple, list, dict, MethodType, *ITERATORS)
 
 LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
 
@@ -236,7 +235,8 @@ class Observer(Effects):
         # Those that hold others were made after them.
         for key in reversed([*itertools.islice(self._kept, since, None)]):
             own = issubclass(type(self._kept[key]), _OWN) and self._status.get(key) == LOCAL
-            if own and sys.getrefcount(self._kept[key]) == _ONLY_KEPT + self.loops.keeps(key):
+            # Whoever keeps it has one.
+            if own and holders((self._kept[key],)) == [1 + self.loops.keeps(key)]:
                 del self._kept[key], self._status[key]
                 self.loops.forget(key)
 

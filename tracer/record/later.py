@@ -12,7 +12,6 @@ A tensor without values has a stand-in for its array (`eager/core/stand_in.py`).
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, evaluate, 
 from fusegrad.eager.core.stand_in import StandIn, stand_in
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.interpreter import holders
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.record.memory import Memory
 from fusegrad.tracer.record.references import others
@@ -190,8 +190,8 @@ class Later:
         operands = [a for w in self._waiting if isinstance(w, _Waiting) for a in w.args]
         times = Counter(map(id, operands))
         views = {id(a): a for a in operands if isinstance(a, np.ndarray) and a.base is array}
-        # Each is once more in the list for each time that an op has it, and in `views`.
-        alone = sum(sys.getrefcount(a) <= 2 * times[id(a)] + _REFERENCES for a in views.values())
+        # Each is once more in the list for each time that an op has it.
+        alone = sum(n == 2 * times[key] for key, n in zip(views, holders(views.values()), strict=True))
         return times[id(array)] + alone
 
     def tensors(self) -> list[Tensor]:
@@ -232,10 +232,11 @@ class Later:
 
         Only where nobody else has its memory: neither views nor NumPy code.
         """
+        (others,) = holders((tensor.array,))
         array = tensor.array
         if self._stands(array):
             return True
-        alone = array.base is None and sys.getrefcount(array) <= _REFERENCES and array.flags.writeable
+        alone = array.base is None and others == 1 and array.flags.writeable
         seen = state.inference or anomaly.setting.enabled or watchers
         if not self.on or not alone or type(tensor) is not Tensor or seen:
             return False
@@ -396,10 +397,6 @@ class Later:
                 if tensor.array is array:
                     tensor.array = array.values
             self._memory.replace(array, array.values)
-
-
-# The references to the memory that nobody else has: of the tensor, a variable, and the argument of the look.
-_REFERENCES = 3
 
 
 def _why_at_once(op: Op) -> str:

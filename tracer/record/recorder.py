@@ -150,10 +150,14 @@ class Recorder(Interpreter):
             self.before.given[host] = tensor.array.copy()
 
     def release(self) -> None:
-        """Forget the arrays and numbers of the run."""
+        """Forget all of the run. Nobody may ask the recorder anything afterwards.
+
+        Its parts know it, and it them: what they hold would stay until the next look for garbage.
+        """
         self.later.is_fit = never_fit  # who has the result may have what waits for long
         self.memory.release()
         self.numbers.release()
+        vars(self).clear()
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether `tensor` is an argument, or was made or captured by this run."""

@@ -14,6 +14,7 @@ from typing import Any
 from fusegrad.eager.autograd.node import Node, PartNode
 from fusegrad.eager.autograd.views import CopySlices
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.interpreter import is_strange
 
 
 def by_graph(tensors: Iterable[Tensor], since: int) -> Counter[int] | None:
@@ -63,12 +64,14 @@ def is_stale(tensors: Iterable[Tensor], since: int) -> bool:
 
 def others(reference: weakref.ref[Tensor], known: Counter[int]) -> bool:
     """Whether anybody holds a tensor but those who are `known`."""
-    tensor = reference()
-    return tensor is not None and sys.getrefcount(tensor) - _OWN > known[id(tensor)]
+    held = (reference(),)
+    return held[0] is not None and next(map(sys.getrefcount, held)) - _OWN > known[id(held[0])]
 
 
-# The references that the call itself has: the variable and the argument.
-_OWN = 2
+# What is counted for something that a tuple alone has. No bytecode has a part in it (see `holders`).
+_OWN = next(map(sys.getrefcount, (object(),)))
+if is_strange():
+    _OWN = -(1 << 32)  # anybody may hold it
 
 
 def note_operands(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import __future__
 
 import ast
-import dis
 import functools
 import inspect
 import weakref
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from fusegrad.eager.interpreter import rebound
 from fusegrad.tracer.twin.comprehensions import with_loops
 from fusegrad.tracer.twin.expressions import HOOKS
 from fusegrad.tracer.twin.rewrite import Rewriter
@@ -54,8 +54,7 @@ def keeps_to_itself(code: CodeType) -> bool:
     """Whether calls of it run to their end, and rebind no variable of a function around it."""
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return False
-    stores = (i for i in dis.get_instructions(code) if i.opname in ("STORE_DEREF", "DELETE_DEREF"))
-    return not any(store.argval in code.co_freevars for store in stores)
+    return not rebound(code)
 
 
 # By identity, not equality: equal code objects from two files would share file names and sites.

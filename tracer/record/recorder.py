@@ -150,10 +150,7 @@ class Recorder(Interpreter):
             self.before.given[host] = tensor.array.copy()
 
     def release(self) -> None:
-        """Forget all of the run. Nobody may ask the recorder anything afterwards.
-
-        Its parts know it, and it them: what they hold would stay until the next look for garbage.
-        """
+        """Forget all of the run, which parts that know each other would keep. Nobody asks it anything more."""
         self.later.is_fit = never_fit  # who has the result may have what waits for long
         self.memory.release()
         self.numbers.release()

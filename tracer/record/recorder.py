@@ -84,9 +84,8 @@ class Recorder(Interpreter):
         self.since: set[Value] = set()
         self.replaced: dict[int, Tensor] = {}
         self._done: tuple[Any, ...] = ()
-        self._leaves_waiting = False  # whether what is outside may have no values yet
         self.open_reasons: list[tuple[str, str, int, str]] = []
-        self.code_first = False
+        self.code_first = self._leaves_waiting = False  # the latter: what is outside may have no values yet
         self.changes: list[tuple[str, str, int, str]] = []
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
@@ -150,7 +149,7 @@ class Recorder(Interpreter):
             self.before.given[host] = tensor.array.copy()
 
     def release(self) -> None:
-        """Forget all of the run, which parts that know each other would keep. Nobody asks it anything more."""
+        """Forget all of the run: parts that know each other would keep it. Nothing is asked any more."""
         self.later.is_fit = never_fit  # who has the result may have what waits for long
         self.memory.release()
         self.numbers.release()

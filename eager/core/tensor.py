@@ -155,8 +155,9 @@ class Tensor(Methods):
     def shape(self) -> Size:
         return Size(self.array.shape)
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or its extent along `dim`."""
+    def size(self, dim: int | None = None, *, axis: int | None = None) -> Any:
+        """The shape, or its extent along `dim`, which NumPy calls `axis`."""
+        dim = axis if dim is None else dim
         return Size(self.array.shape) if dim is None else self.array.shape[dim]
 
     @property
@@ -200,8 +201,9 @@ class Tensor(Methods):
         """Whether the dtype has negative numbers."""
         return self.array.dtype.kind in "ifcV"
 
-    def stride(self, dim: int | None = None) -> Any:
-        """Steps in elements (not bytes) along each dimension, or along `dim`."""
+    def stride(self, dim: int | None = None, *, axis: int | None = None) -> Any:
+        """Steps in elements (not bytes) along each dimension, or along `dim`, which NumPy calls `axis`."""
+        dim = axis if dim is None else dim
         array = self.array
         if array.flags.c_contiguous and type(self.alias) is not tuple:
             # NumPy's are anything along dimensions of 1 element, and where there are no elements.

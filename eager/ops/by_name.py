@@ -13,7 +13,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
+from fusegrad.eager.core.tensor import Tensor
 
 
 class _Missing:
@@ -24,8 +25,9 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-# Those of PyTorch's parser of arguments, for each of ours.
+# Those of PyTorch's parser of arguments, for each of ours. It calls `input` what its pages call A.
 NUMPY_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
+NUMPY_NAMES["A"] = NUMPY_NAMES["self"] = ("input", *NUMPY_NAMES["input"])
 _OURS = {alias: name for name, aliases in NUMPY_NAMES.items() for alias in aliases}
 
 # By the functions that take `out=`: what calls one with arguments, and writes its result.
@@ -33,9 +35,10 @@ WRITERS: dict[Any, Callable[[tuple[Any, ...], dict[str, Any], Any], Any]] = {}
 
 
 def aliases_of(names: Iterable[str]) -> dict[str, str]:
-    """NumPy's names, each with ours, of the parameters with these names."""
+    """NumPy's names, each with ours, of the parameters with these names; what two have is the first's."""
     names = [*names]
-    return {alias: name for name in names for alias in NUMPY_NAMES.get(name, ()) if alias not in names}
+    pairs = [(alias, name) for name in reversed(names) for alias in NUMPY_NAMES.get(name, ())]
+    return {alias: name for alias, name in pairs if alias not in names}
 
 
 def in_our_names(function: Any, args: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def by_name(function: Any, args: tuple[Any, ...], named: dict[str, Any], surplus
     surplus: an argument by place that it has none for.
     """
     if surplus is not MISSING:
-        return function(*args, surplus)  # which says so
+        return _overloaded(function, (*args, surplus))
     named = {n: value for n, value in named.items() if value is not MISSING}
     given = in_our_names(function, args, named)
     if given is not named or "out" in given or any(a is MISSING for a in args):
@@ -77,6 +80,16 @@ def by_name(function: Any, args: tuple[Any, ...], named: dict[str, Any], surplus
             args = ()
     out = given.pop("out", None) if function in WRITERS else None
     return function(*args, **given) if out is None else WRITERS[function](args, given, out)
+
+
+def _overloaded(function: Any, args: tuple[Any, ...]) -> Any:
+    """PyTorch's old overloads of ops with a factor, which came second by its place: `add(x, 2, y)`."""
+    known = _parameters(function)
+    factor = next((name for name in ("beta", "alpha", "value") if name in known), None)
+    if factor is None or isinstance(args[1], Tensor):
+        return function(*args)  # which says that these are too many
+    warn(f"This overload of {function.__name__} is deprecated; give {factor} by its name.")
+    return function(args[0], *args[2:], **{factor: args[1]})
 
 
 @functools.cache

@@ -23,7 +23,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure, is_own_file, type_name
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.by_name import MISSING, WRITERS, aliases_of, by_name
+from fusegrad.eager.ops.by_name import MISSING, NUMPY_NAMES, WRITERS, aliases_of, by_name
 
 
 def named_like(form: Any, function: Any) -> FunctionType:
@@ -36,7 +36,7 @@ def named_like(form: Any, function: Any) -> FunctionType:
 def as_method(function: Any) -> Any:
     """`function` as a method of `Tensor`: a form, if it takes further tensors or has names of NumPy's."""
     further = list(inspect.signature(function).parameters.values())[1:]
-    if any("Tensor" in str(p.annotation) for p in further) or aliases_of(p.name for p in further):
+    if any("Tensor" in str(p.annotation) for p in further) or {p.name for p in further} & NUMPY_NAMES.keys():
         return named_like(calling(function, own=1), function)
     return function
 
@@ -66,7 +66,8 @@ def calling(function: Any, own: int = 0) -> FunctionType:
     else:
         by_place = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
         named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-        hidden = aliases_of(p.name for p in parameters[own:])
+        ours = {p.name for p in parameters[:own]}
+        hidden = {alias: n for alias, n in aliases_of(p.name for p in parameters).items() if n not in ours}
         more = [*hidden, *(["out"] if function in WRITERS else [])]
         needed = [p.name for p in parameters[own:] if p.default is p.empty]
         first = [p.name for p in by_place[:own]]
@@ -77,7 +78,7 @@ def calling(function: Any, own: int = 0) -> FunctionType:
         shown = ", ".join([*first, *(f"{n}=None" for n in (*places, "surplus", *names, *more))])
         passed = ", ".join([*first, *places, *(f"{n}={n}" for n in names)])
         tests = [f"{n} is MISSING" for n in needed]
-        tests += [f"{n} is not MISSING" for n in ("surplus", *more) if hidden.get(n) not in needed]
+        tests += [f"{n} is not MISSING" for n in ("surplus", *more)]
         keywords = ", ".join(f"{n}={n}" for n in (*names, *more))
         row = "".join(f"{n}, " for n in (*first, *places))
         slow = [f"if {' or '.join(tests)}: return by_name(function, ({row}), dict({keywords}), surplus)"]

@@ -248,32 +248,32 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The in-place form of `function`, whose first argument is written."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         others: tuple[Any, ...] = args
         if kwargs:
-            kwargs = in_our_names(function, (self, *args), kwargs)
+            kwargs = in_our_names(function, (input, *args), kwargs)
             others = (*args, *kwargs.values())
-        recorded = begin_write(self, name, others)
+        recorded = begin_write(input, name, others)
         if name != "fill_":  # it reads a number
-            check_overlap(self.array, self, others)
+            check_overlap(input.array, input, others)
         one, keeps = ONE_OP.get(function), True
         try:
-            if one is not None and state.interpreter is None and has_values(self.array):
-                if not recorded and _computed_in_its_memory(one, self, args, kwargs):
-                    views.wrote(self)
-                    return self
+            if one is not None and state.interpreter is None and has_values(input.array):
+                if not recorded and _computed_in_its_memory(one, input, args, kwargs):
+                    views.wrote(input)
+                    return input
                 keeps = one.op.saves
-            old = before(self, others, recorded and keeps)
-            if old.array is not self.array:  # the op goes on the graph
-                args = tuple([apart(a, self) for a in args])
-                kwargs = {k: apart(a, self) for k, a in kwargs.items()}
+            old = before(input, others, recorded and keeps)
+            if old.array is not input.array:  # the op goes on the graph
+                args = tuple([apart(a, input) for a in args])
+                kwargs = {k: apart(a, input) for k, a in kwargs.items()}
             made = function(old, *args, **kwargs)
         except Exception as error:
-            refused = refusal(error, function, given(self, *args, **kwargs), name, own=1)
+            refused = refusal(error, function, given(input, *args, **kwargs), name, own=1)
             if refused is error:
                 raise
             raise refused from None
-        return commit(self, made, name, recorded)
+        return commit(input, made, name, recorded)
 
     method.__doc__ = f"`{function.__name__}` written into the tensor itself. Source: `torch.Tensor.{name}`."
     return renamed(method, name)

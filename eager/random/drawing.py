@@ -10,6 +10,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.by_name import MISSING
 from fusegrad.eager.ops.declare import method
 from fusegrad.eager.ops.inplace import drawn
 from fusegrad.eager.random.generator import Generator
@@ -55,15 +56,23 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 
 @method
 def random_(
-    self: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None, **given: int
+    self: Tensor,
+    from_: int = 0,
+    to: int | None = MISSING,
+    *,
+    generator: Generator | None = None,
+    **given: int,
 ) -> Tensor:
     """Fill with integers from `from` up to, not including, `to`. Source: `torch.Tensor.random_`.
 
-    Without bounds: all that an integer dtype has from 0 on; up to 2**24 for float32, 2**53 for float64.
+    A single bound is `to`. Without one, or up to None: all that an integer dtype has (from 0 on); up to
+    2**24 for float32, 2**53 for float64.
     """
     low, high = _from(given, from_), to
+    if high is MISSING:
+        low, high = 0, low or None
     if high is None:
-        low, high = 0, low or _whole_numbers(self.dtype)[1] + 1
+        high = _whole_numbers(self.dtype)[1] + 1
     _check_bounds(low, high, self.dtype)
     values = ops.randint(low, high, self.array.shape, dtype=self.dtype, generator=generator)
     return drawn(self, values, "random_")

@@ -19,7 +19,7 @@ import numpy as np
 from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import promote_types
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.memory_order import Order, as_first
 from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind
@@ -305,9 +305,15 @@ def _check_bounds(low: int, high: int, kind: dtypes.DType) -> None:
             RuntimeError, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     least, most = _whole_numbers(kind)
-    if low < least or high - 1 > most:
-        wrong = "from" if low < least else "to - 1"
-        raise failure(RuntimeError, f"{wrong} is out of bounds for {kind.name} ({least} to {most})")
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        if least <= bound <= most:
+            continue
+        if kind.numpy.kind not in "fV" or abs(bound) > dtypes.finfo(kind).max:
+            raise failure(RuntimeError, f"{name} is out of bounds for {kind.name}")
+        warn(
+            f"{name} is out of bounds [{least}, {most}]. Due to precision limitations {kind.name} can "
+            "support discrete uniform distribution only within this range."
+        )
 
 
 def _whole_numbers(kind: dtypes.DType) -> tuple[int, int]:

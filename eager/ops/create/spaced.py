@@ -44,7 +44,7 @@ def _linspace_scalar(
 _linspace = creation.Creation("linspace", _linspace_numpy, _linspace_scalar)
 
 
-def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]:
+def _ends(name: str, start: Any, end: Any, steps: Any, dtype: Any) -> tuple[Any, Any, int, DType]:
     """Checked ends, cut to whole numbers for an integer dtype (as PyTorch does before it divides)."""
     for value in (start, end):
         if isinstance(value, Tensor) and value.array.ndim:
@@ -52,10 +52,19 @@ def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]
     count = operator.index(steps)
     if count < 0:
         raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
-    first, last = (dtypes.held(number(v), kind.numpy) for v in (start, end))
+    first, last = number(start), number(end)
+    default = dtypes.default_float()
+    if complex in (type(first), type(last)):
+        default = dtypes.number_dtype(1j)
+    kind = default if dtype is None else dtypes.as_dtype(dtype)
+    if default.category == 3 != kind.category:
+        raise failure(
+            RuntimeError, f"{name}(): inferred dtype {default.name} can't be safely cast to {kind.name}"
+        )
+    first, last = dtypes.held(first, kind.numpy), dtypes.held(last, kind.numpy)
     if kind.numpy.kind in "iu":
         first, last = int(first), int(last)
-    return first, last, count
+    return first, last, count, kind
 
 
 @public
@@ -71,8 +80,7 @@ def linspace(
 ) -> Tensor:
     """`steps` numbers evenly spaced from `start` to `end`, both included. Source: `torch.linspace`."""
     on_cpu(device)
-    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    first, last, count = _ends(start, end, steps, kind)
+    first, last, count, kind = _ends("linspace", start, end, steps, dtype)
     params = {"shape": (count,), "start": first, "end": last, "dtype": kind}
     return creation.requiring(bind(_linspace, (), params), requires_grad)
 
@@ -91,7 +99,8 @@ def logspace(
 ) -> Tensor:
     """`base` to the powers evenly spaced from `start` to `end`. Source: `torch.logspace`."""
     on_cpu(device)
-    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    first, last, count = _ends(start, end, steps, kind)
-    exponents = linspace(first, last, count, dtype=dtypes.float64)
+    first, last, count, kind = _ends("logspace", start, end, steps, dtype)
+    exponents = linspace(
+        first, last, count, dtype=dtypes.complex128 if kind.category == 3 else dtypes.float64
+    )
     return creation.requiring((base**exponents).to(kind), requires_grad)

@@ -79,19 +79,19 @@ for _name, _function in _OPERATORS.items():
 _copied_in = inplace(_copied, "copy_")
 
 
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """`src`, in the tensor's dtype and shape, written into it. Source: `torch.Tensor.copy_`."""
-    is_plain = isinstance(src, Tensor) and type(src.array) is type(self.array) is np.ndarray
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """`other`, in the tensor's dtype and shape, written into it. Source: `torch.Tensor.copy_`."""
+    is_plain = isinstance(other, Tensor) and type(other.array) is type(self.array) is np.ndarray
     if (
         not is_plain
         or state.interpreter is not None
-        or (src.array.shape, src.array.dtype) != (self.array.shape, self.array.dtype)
-        or (state.grad_enabled and recording(self, (src,)))
+        or (other.array.shape, other.array.dtype) != (self.array.shape, self.array.dtype)
+        or (state.grad_enabled and recording(self, (other,)))
     ):
-        return _copied_in(self, src, non_blocking)
-    begin_write(self, "copy_", (src,))
-    check_overlap(self.array, self, (src,))
-    large.overwrite(self.array, src.array)
+        return _copied_in(self, other, non_blocking)
+    begin_write(self, "copy_", (other,))
+    check_overlap(self.array, self, (other,))
+    large.overwrite(self.array, other.array)
     views.wrote(self)
     return self
 

@@ -189,6 +189,6 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
 
 
 @public(name="lu_solve", method=True)
-def lu_solve_of(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-    """X with A X = b. Source: `torch.lu_solve`."""
-    return lu_solve(LU_data, LU_pivots, b)
+def lu_solve_of(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """X with A X = `input`. Source: `torch.lu_solve`."""
+    return lu_solve(LU_data, LU_pivots, input)

@@ -284,22 +284,22 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     return ops.reshape(inv(ops.reshape(A, (rows, columns))), size[ind:] + size[:ind])
 
 
-def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
-    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
+def tensorsolve(A: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = `other`; `dims` of A are moved to its end first.
 
     Source: `torch.linalg.tensorsolve`.
     """
     if dims is not None:
         A = ops.movedim(A, list(dims), list(range(A.array.ndim - len(dims), A.array.ndim)))
-    size = A.array.shape[B.array.ndim :]
+    size = A.array.shape[other.array.ndim :]
     count = math.prod(size)
-    if count != B.array.size:
+    if count != other.array.size:
         raise failure(
             RuntimeError,
             "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
-            f"prod(self.shape[:other.ndim]), but got {count} != {B.array.size}",
+            f"prod(self.shape[:other.ndim]), but got {count} != {other.array.size}",
         )
-    solution = solve(ops.reshape(A, (B.array.size, count)), ops.reshape(B, (-1,)))
+    solution = solve(ops.reshape(A, (other.array.size, count)), ops.reshape(other, (-1,)))
     return ops.reshape(solution, size)
 
 

@@ -259,11 +259,11 @@ _TriangularSolve = return_type("triangular_solve", ("solution", "cloned_coeffici
 
 @public(method=True)
 def triangular_solve(
-    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    """(solution, cloned_coefficient) of A X = b for triangular A. Source: `torch.triangular_solve`."""
+    """(solution, cloned_coefficient) of A X = `input` for triangular A. Source: `torch.triangular_solve`."""
     name = "triangular_solve"
-    a, right = same_batch(name, check_square(name, A), check_matrix(name, b, "b"))
+    a, right = same_batch(name, check_square(name, A), check_matrix(name, input, "b"))
     matrix, kept = (ops.adjoint(a), not upper) if transpose else (a, upper)
     solution = solve_triangular(matrix, right, upper=kept, unitriangular=unitriangular)
     return _TriangularSolve(solution, ops.clone(a))
@@ -349,13 +349,13 @@ _cholesky_solve = PerMatrix(
 
 
 @public(method=True)
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X with A X = B, from the Cholesky factor of A. Source: `torch.cholesky_solve`."""
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """X with A X = `input`, from the Cholesky factor of A. Source: `torch.cholesky_solve`."""
     name = "cholesky_solve"
-    check_square(name, L, "L")
-    check_same_dtype(name, L, B)
-    check_sides(name, L, B, True)
-    factor, right = same_batch(name, L, B)
+    check_square(name, input2, "L")
+    check_same_dtype(name, input2, input)
+    check_sides(name, input2, input, True)
+    factor, right = same_batch(name, input2, input)
     return bind(_cholesky_solve, (right, factor), {"upper": bool(upper)})
 
 
@@ -382,9 +382,9 @@ _cholesky_inverse = PerMatrix(
 
 
 @public(method=True)
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, from its Cholesky factor. Source: `torch.cholesky_inverse`."""
-    return bind(_cholesky_inverse, (check_square("cholesky_inverse", L, "L"),), {"upper": bool(upper)})
+    return bind(_cholesky_inverse, (check_square("cholesky_inverse", input, "L"),), {"upper": bool(upper)})
 
 
 # Determinants.

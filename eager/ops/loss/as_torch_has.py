@@ -14,7 +14,7 @@ from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index import embedding as tables
 from fusegrad.eager.ops.linalg.products import bilinear
 from fusegrad.eager.ops.loss import distribution_loss, loss, margin_loss
-from fusegrad.eager.ops.nn import dropout as dropouts, grid, normalization
+from fusegrad.eager.ops.nn import dropout as dropouts, grid, irregular_pooling, normalization
 
 _REDUCTIONS = ("none", "mean", "sum")
 public(bilinear)
@@ -153,6 +153,13 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 
 
 @public
+def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    """The largest of so many windows, and their positions. Source: `torch.adaptive_max_pool1d`."""
+    pooled: tuple[Tensor, Tensor] = irregular_pooling.adaptive_max_pool1d(input, output_size, True)
+    return pooled
+
+
+@public
 def kl_div(input: Tensor, target: Tensor, reduction: Any = 0, *, log_target: bool = False) -> Tensor:
     """The divergence of log-probabilities from a target, of each by default. Source: `torch.kl_div`."""
     return distribution_loss.kl_div(input, target, reduction=_reduction(reduction), log_target=log_target)
@@ -164,7 +171,7 @@ def binary_cross_entropy_with_logits(
     target: Tensor,
     weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
-    reduction: Any = 1,
+    reduction: Any = 0,
 ) -> Tensor:
     """The cross-entropy of two classes. Source: `torch.binary_cross_entropy_with_logits`."""
     return loss.binary_cross_entropy_with_logits(
@@ -174,21 +181,21 @@ def binary_cross_entropy_with_logits(
 
 @public
 def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 1
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 0
 ) -> Tensor:
     """How far angles are from what they ought to be. Source: `torch.cosine_embedding_loss`."""
     return margin_loss.cosine_embedding_loss(input1, input2, target, margin, reduction=_reduction(reduction))
 
 
 @public
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: Any = 1) -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: Any = 0) -> Tensor:
     """A distance, or how much it is below a margin. Source: `torch.hinge_embedding_loss`."""
     return margin_loss.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
 
 
 @public
 def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 1
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 0
 ) -> Tensor:
     """How far two scores are from their order. Source: `torch.margin_ranking_loss`."""
     return margin_loss.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
@@ -203,7 +210,7 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    reduction: Any = 1,
+    reduction: Any = 0,
 ) -> Tensor:
     """How much nearer than the negative the positive ought to be. Source: `torch.triplet_margin_loss`."""
     return margin_loss.triplet_margin_loss(
@@ -228,7 +235,7 @@ def ctc_loss(
     input_lengths: Any,
     target_lengths: Any,
     blank: int = 0,
-    reduction: Any = 1,
+    reduction: Any = 0,
     zero_infinity: bool = False,
 ) -> Tensor:
     """The negative log-likelihood of sequences without alignment. Source: `torch.ctc_loss`."""

@@ -24,7 +24,6 @@ from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.nn.pooling import check_kind, keep_larger
 from fusegrad.eager.ops.nn.resampling import adaptive_size, spans
 from fusegrad.eager.ops.shape.windows import Sizes, check_batch, numbers, of_each_rank
@@ -95,7 +94,6 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = of_each_rank(
     ValueError for sizes that do not fit.""",
     _adaptive_max_of,
 )
-public(adaptive_max_pool1d)
 
 
 # Fractional: the windows' starts are spread over each dimension by one random number for each channel.

@@ -13,11 +13,11 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import ANY, BITS, ORDER, REAL, TEST, WEAK, Elementwise
 from fusegrad.eager.core.large import LARGE
-from fusegrad.eager.core.names import attach
+from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import Params, bind, describe
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.pointwise.declare_pointwise import binary, operand, unary
 
 _BOOL = np.dtype(bool)
@@ -259,4 +259,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return bind(_where, (operand(condition), x, y))
 
 
-attach(lambda self, condition, other: where(condition, self, other), "where")
+def _where_of(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """The tensor where `condition` is true, else `other`. Source: `torch.Tensor.where`."""
+    made: Tensor = where(condition, self, other)
+    return made
+
+
+method(name="where")(renamed(_where_of, "where"))

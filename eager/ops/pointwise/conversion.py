@@ -7,6 +7,7 @@ from typing import Any
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.ops.declare import method
 from fusegrad.eager.ops.pointwise import elementwise
 
 
@@ -60,18 +61,18 @@ _CASTS = {
 
 
 def _casting(name: str, dtype: dtypes.DType) -> Any:
-    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+    def casting(self: Tensor, memory_format: Any = None) -> Tensor:
         return elementwise.cast(self, dtype)
 
-    method.__doc__ = f"Converted to {dtype.name}. Source: `torch.Tensor.{name}`."
-    return renamed(method, name)
+    casting.__doc__ = f"Converted to {dtype.name}. Source: `torch.Tensor.{name}`."
+    return renamed(casting, name)
 
 
 for _name, _dtype in _CASTS.items():
     attach(_casting(_name, _dtype))
 
 
-@attach
+@method
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """With the dtype of `other`. Source: `torch.Tensor.type_as`."""
     return to(self, other)

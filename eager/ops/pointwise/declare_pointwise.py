@@ -137,7 +137,7 @@ def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> C
         a: Any = MISSING,
         x1: Any = MISSING,
     ) -> Any:
-        if input is MISSING or surplus is not MISSING or out is not MISSING:
+        if input is MISSING or not (surplus is out is x is a is x1 is MISSING):
             return by_name(function, (input,), {"out": out, "x": x, "a": a, "x1": x1}, surplus)
         return bind(op, (input if type(input) in OPERANDS else operand(input),))
 
@@ -173,7 +173,7 @@ def function_of_two(
         x1: Any = MISSING,
         x2: Any = MISSING,
     ) -> Any:
-        if input is MISSING or other is MISSING or surplus is not MISSING or out is not MISSING:
+        if input is MISSING or other is MISSING or not (surplus is out is x is a is x1 is x2 is MISSING):
             named = {"out": out, "x": x, "a": a, "x1": x1, "x2": x2}
             return by_name(function, (input, other), named, surplus)
         return bind(

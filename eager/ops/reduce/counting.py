@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.underived import underived
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque
 from fusegrad.eager.core.op import TensorType, bind, wrap
@@ -17,7 +18,7 @@ from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
+from fusegrad.eager.ops.pointwise.declare_pointwise import number, unknown
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -201,14 +202,11 @@ def searchsorted(
         raise failure(RuntimeError, f"side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
         raise failure(RuntimeError, "side and right can't be set to opposites, got side of left and right")
-    values = input if isinstance(input, Tensor) else ops.tensor(input, dtype=sorted_sequence.dtype)
+    asked = input.array if isinstance(input, Tensor) else number(input)
+    kind = dtypes.FROM_NUMPY[dtypes.result_type([sorted_sequence.array, asked])]
+    sorted_sequence = ops.to(sorted_sequence, kind)
+    values = ops.to(input, kind) if isinstance(input, Tensor) else ops.tensor(input, dtype=kind)
     sequence, given = sorted_sequence.array, values.array
-    if sequence.dtype != given.dtype:
-        raise failure(
-            RuntimeError,
-            "boundary tensor and input value tensor should have same dtype, "
-            f"but got {sequence.dtype.name} and {given.dtype.name}",
-        )
     if not sequence.ndim or (sequence.ndim > 1 and sequence.shape[:-1] != given.shape[:-1]):
         raise failure(
             RuntimeError,

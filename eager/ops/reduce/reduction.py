@@ -380,7 +380,7 @@ _norm = Composite(
 
 
 def vector_norm(
-    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """The vector norm over `dim`: ord = 2, 1, 0 (how many are not 0), ±inf or any other number.
 
@@ -390,22 +390,22 @@ def vector_norm(
     ord = plain_number(ord)
     if not isinstance(ord, (int, float)):
         raise failure(TypeError, f"vector_norm: ord must be a number, not {type(ord).__name__}")
-    if x.array.dtype.kind not in "fcV":
+    if input.array.dtype.kind not in "fcV":
         raise failure(
             RuntimeError,
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. "
-            f"Got {x.array.dtype.name}; convert it with .to(float32)",
+            f"Got {input.array.dtype.name}; convert it with .to(float32)",
         )
     if dtype is not None:
-        x = ops.cast(x, dtype)
-    dims = normal_dims(dim, x.array.ndim)
-    if (ord < 0 or ord == math.inf) and not summation.count(x.array.shape, dims):
+        input = ops.cast(input, dtype)
+    dims = normal_dims(dim, input.array.ndim)
+    if (ord < 0 or ord == math.inf) and not summation.count(input.array.shape, dims):
         raise failure(
             RuntimeError,
             f"linalg.vector_norm cannot compute the {ord} norm of no elements "
-            f"(shape {list(x.array.shape)}, dim {dim}): the operation does not have an identity",
+            f"(shape {list(input.array.shape)}, dim {dim}): the operation does not have an identity",
         )
-    return bind(_norm, (x,), {"dim": dims, "keepdim": keepdim, "ord": float(ord)})
+    return bind(_norm, (input,), {"dim": dims, "keepdim": keepdim, "ord": float(ord)})
 
 
 @public(method=True)

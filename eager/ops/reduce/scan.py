@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.families import AnalyticOpaque, Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -63,7 +63,21 @@ def _logcumsumexp_numpy(x: np.ndarray, dim: int) -> np.ndarray:
     if not x.size:
         return x.copy()
     wide = x.astype(WIDER.get(x.dtype.char, x.dtype), copy=False)
+    if x.dtype.kind == "c":
+        return _complex_logcumsumexp(x, dim)
     return np.logaddexp.accumulate(wide, axis=dim).astype(x.dtype, copy=False) + 0  # no -0, as in sums
+
+
+def _complex_logcumsumexp(x: np.ndarray, dim: int) -> np.ndarray:
+    """One row after the other, since NumPy adds no exponentials of complex numbers."""
+    rows = np.moveaxis(x, dim, 0)
+    found = rows.copy()
+    for place in range(1, len(rows)):
+        before, now = found[place - 1], rows[place]
+        largest = np.maximum(before.real, now.real)
+        largest = np.where(np.isfinite(largest), largest, 0)
+        found[place] = np.log(np.exp(before - largest) + np.exp(now - largest)) + largest
+    return np.ascontiguousarray(np.moveaxis(found, 0, dim))
 
 
 def _logcumsumexp_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
@@ -73,7 +87,7 @@ def _logcumsumexp_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tenso
     return ops.exp(x - out) * backward_recurrence(g, kept, dim)
 
 
-_logcumsumexp = Opaque(
+_logcumsumexp = AnalyticOpaque(
     "logcumsumexp",
     "x",
     _logcumsumexp_numpy,
@@ -93,7 +107,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 
 
 def _running_logsumexp(input: Tensor, dim: int) -> Tensor:
-    if input.array.dtype.kind not in "fV":
+    if input.array.dtype.kind not in "fcV":
         raise failure(
             NotImplementedError, f"not implemented for {input.array.dtype.name}; convert it with .to(float32)"
         )

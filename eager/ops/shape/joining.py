@@ -156,7 +156,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     if len(kept) < len(given):  # empty vectors have no elements, but a dtype
         kind = functools.reduce(dtypes.promote_types, [x.dtype for x in given])
         kept = (ops.cast(kept[0], kind), *kept[1:])
-    result = bind(_cat, kept, {"dim": normal_dim(dim, kept[0].array.ndim)})
+    place = 0 if kept[0].array.shape == (0,) else normal_dim(dim, kept[0].array.ndim)
+    result = bind(_cat, kept, {"dim": place})
     if len(kept) < len(given):  # their dtypes count all the same
         result = ops.cast(result, dtypes.result_type([x.array for x in given]))
     return result if out is None else written_out(result, out, given, exact=False)

@@ -18,6 +18,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import inference_mode, state
 from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.ops.by_name import in_our_names
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.shape import diagonals, order, shape as shapes, slicing
@@ -280,39 +281,39 @@ def _resized(self: Tensor, wanted: tuple[int, ...]) -> np.ndarray:
 
 
 @public(method=True)
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor. Source: `torch.Tensor.resize_as_`."""
-    return resize_(self, the_template.array.shape)
+    return resize_(input, the_template.array.shape)
 
 
 def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The in-place form of a view: the tensor itself becomes what `function` gives for it."""
 
-    def seen(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def seen(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if state.interpreter is not None:
             state.interpreter.effect("changes a tensor's shape in place")
-        if state.grad_enabled and self.needs_grad and self.grad_fn is None:
+        if state.grad_enabled and input.needs_grad and input.grad_fn is None:
             raise failure(
                 RuntimeError,
                 f"{name}: a leaf Variable that requires grad is being used in an in-place operation",
             )
-        if self.needs_grad and self.grad_fn is None and views.seen_by_others(self):
+        if input.needs_grad and input.grad_fn is None and views.seen_by_others(input):
             raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
-        if views.views_of(self):
-            views.step_behind(self)
+        if views.views_of(input):
+            views.step_behind(input)
         # Also under no_grad the tensor stays on the graph, where what it was has another shape, and a view
         # the view that it was.
         recorded = state.grad_enabled
         with inference_mode(False):
-            state.grad_enabled = recorded or self.grad_fn is not None or type(self.alias) is tuple
-            result = function(self, *args, **kwargs)
-        before, self.array = self.array, result.array
-        views.wrote(self)  # what was kept for a backward was another shape
-        alike = (before.shape, before.strides) == (self.array.shape, self.array.strides)
-        if self.grad_fn is not None and (recorded or not alike):
-            self.grad_fn, self.output_index = result.grad_fn, result.output_index
-        self.alias = result.alias if type(self.alias) is tuple else None
-        return self
+            state.grad_enabled = recorded or input.grad_fn is not None or type(input.alias) is tuple
+            result = function(input, *args, **in_our_names(function, (input, *args), kwargs))
+        before, input.array = input.array, result.array
+        views.wrote(input)  # what was kept for a backward was another shape
+        alike = (before.shape, before.strides) == (input.array.shape, input.array.strides)
+        if input.grad_fn is not None and (recorded or not alike):
+            input.grad_fn, input.output_index = result.grad_fn, result.output_index
+        input.alias = result.alias if type(input.alias) is tuple else None
+        return input
 
     seen.__doc__ = f"`{function.__name__}` of the tensor itself. Source: `torch.Tensor.{name}`."
     return method(renamed(seen, name))
@@ -397,7 +398,7 @@ def empty_permuted(
 
 def _copying(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def copying(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        result = function(input, *args, **kwargs)
+        result = function(input, *args, **in_our_names(function, (input, *args), kwargs))
         return ops.clone(result) if isinstance(result, Tensor) else tuple(ops.clone(r) for r in result)
 
     copying.__doc__ = f"`{function.__name__}`, copied. Source: `torch.{name}`."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 
@@ -104,6 +105,7 @@ def function_of(T, path, name):
     return getattr(space, name)
 
 
+@functools.cache
 def call_of(path, name):
     """The arguments, and how many results there are; None where PyTorch takes none of them with `out`."""
     # Products of matrices that can be inverted, where that is asked for.

@@ -28,6 +28,13 @@ def size_of(value: Any) -> Any:
     return value if isinstance(value, Symbol) else operator.index(value)
 
 
+def one_of(dim: int | None, axis: int) -> int:
+    """A dimension, by its name or by NumPy's. Raises TypeError for both."""
+    if dim is not None:
+        raise TypeError("got a dimension twice, as 'dim' and as 'axis'")
+    return axis
+
+
 def has_symbols(value: Any) -> bool:
     """Whether there are symbols in a size, a shape, or tuples of these."""
     if isinstance(value, tuple):

@@ -17,6 +17,7 @@ from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.memory_order import LAST, contiguous_format, memory_format, strided
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import one_of
 from fusegrad.eager.core.state import state
 
 if TYPE_CHECKING:
@@ -155,9 +156,9 @@ class Tensor(Methods):
     def shape(self) -> Size:
         return Size(self.array.shape)
 
-    def size(self, dim: int | None = None, *, axis: int | None = None) -> Any:
+    def size(self, dim: int | None = None, axis: int | None = None) -> Any:
         """The shape, or its extent along `dim`, which NumPy calls `axis`."""
-        dim = axis if dim is None else dim
+        dim = dim if axis is None else one_of(dim, axis)
         return Size(self.array.shape) if dim is None else self.array.shape[dim]
 
     @property
@@ -201,9 +202,9 @@ class Tensor(Methods):
         """Whether the dtype has negative numbers."""
         return self.array.dtype.kind in "ifcV"
 
-    def stride(self, dim: int | None = None, *, axis: int | None = None) -> Any:
+    def stride(self, dim: int | None = None, axis: int | None = None) -> Any:
         """Steps in elements (not bytes) along each dimension, or along `dim`, which NumPy calls `axis`."""
-        dim = axis if dim is None else dim
+        dim = dim if axis is None else one_of(dim, axis)
         array = self.array
         if array.flags.c_contiguous and type(self.alias) is not tuple:
             # NumPy's are anything along dimensions of 1 element, and where there are no elements.

@@ -2,8 +2,8 @@
 
     fg.sum(x, axis=1, keepdims=True)     is     fg.sum(x, dim=1, keepdim=True)
 
-Forms (`forms.py`) have these names as parameters that are MISSING, and come here if one of them is not, or an
-argument is that must be given. All other calls go straight to their functions, and cost nothing more.
+Forms (`forms.py`) have these names as parameters that are None, and come here if one of them is not, or an
+argument is MISSING that must be given. All other calls go straight to their functions, and cost nothing more.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ MISSING: Any = _Missing()
 NUMPY_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
 NUMPY_NAMES["A"] = NUMPY_NAMES["self"] = ("input", *NUMPY_NAMES["input"])
 _OURS = {alias: name for name, aliases in NUMPY_NAMES.items() for alias in aliases}
+MORE = frozenset((*_OURS, "out"))
 
 # By the functions that take `out=`: what calls one with arguments, and writes its result.
 WRITERS: dict[Any, Callable[[tuple[Any, ...], dict[str, Any], Any], Any]] = {}
@@ -64,17 +65,18 @@ def in_our_names(function: Any, args: Sequence[Any], named: dict[str, Any]) -> d
     return ours
 
 
-def by_name(function: Any, args: tuple[Any, ...], named: dict[str, Any], surplus: Any = MISSING) -> Any:
+def by_name(function: Any, args: tuple[Any, ...], named: dict[str, Any], surplus: Any = None) -> Any:
     """What a function gives for `args`, of which some may be MISSING, and for what came by names.
 
     surplus: an argument by place that it has none for.
     """
-    if surplus is not MISSING:
+    if surplus is not None:
         return _overloaded(function, (*args, surplus))
-    named = {n: value for n, value in named.items() if value is not MISSING}
+    own = _parameters(function)
+    named = {n: a for n, a in named.items() if a is not MISSING and (a is not None or n in own)}
     given = in_our_names(function, args, named)
     if given is not named or "out" in given or any(a is MISSING for a in args):
-        places = dict(zip(_parameters(function), args, strict=False))
+        places = dict(zip(own, args, strict=False))
         if len(places) == len(args):  # and not a row of arguments
             given = {n: a for n, a in places.items() if a is not MISSING} | given
             args = ()

@@ -23,7 +23,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure, is_own_file, type_name
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.by_name import MISSING, NUMPY_NAMES, WRITERS, aliases_of, by_name
+from fusegrad.eager.ops.by_name import MISSING, MORE, NUMPY_NAMES, WRITERS, aliases_of, by_name
 
 
 def named_like(form: Any, function: Any) -> FunctionType:
@@ -47,9 +47,9 @@ def calling(function: Any, own: int = 0) -> FunctionType:
     own: how many of the parameters a method has by itself. All can be given by place, since the interpreter
     calls such functions faster; what came so to a place that `function` does not have is `surplus`:
 
-        def calling(n=MISSING, dim=0, surplus=MISSING, dtype=None, axis=MISSING, out=MISSING):
+        def calling(n=MISSING, dim=0, surplus=None, dtype=None, axis=None, out=None):
             try:
-                if n is MISSING or surplus is not MISSING or axis is not MISSING or out is not MISSING:
+                if n is MISSING or surplus is not None or axis is not None or out is not None:
                     return by_name(function, (n, dim), dict(dtype=dtype, axis=axis, out=out), surplus)
                 return function(n, dim, dtype=dtype)
             except Exception as error:
@@ -62,7 +62,7 @@ def calling(function: Any, own: int = 0) -> FunctionType:
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         # With a row of arguments, those by name are a dict anyway.
         passed, shown, defaults = "*args, **kwargs", "*args, **kwargs", []
-        slow = ["if kwargs: return by_name(function, args, kwargs)"]
+        slow = ["if kwargs and not MORE.isdisjoint(kwargs): return by_name(function, args, kwargs)"]
     else:
         by_place = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
         named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
@@ -73,12 +73,12 @@ def calling(function: Any, own: int = 0) -> FunctionType:
         first = [p.name for p in by_place[:own]]
         places, names = [p.name for p in by_place[own:]], [p.name for p in named]
         defaults = [MISSING if p.default is p.empty else p.default for p in parameters[own:]]
-        defaults[len(places) : len(places)] = [MISSING]
-        defaults += [MISSING] * len(more)
+        defaults[len(places) : len(places)] = [None]
+        defaults += [None] * len(more)
         shown = ", ".join([*first, *(f"{n}=None" for n in (*places, "surplus", *names, *more))])
         passed = ", ".join([*first, *places, *(f"{n}={n}" for n in names)])
         tests = [f"{n} is MISSING" for n in needed]
-        tests += [f"{n} is not MISSING" for n in ("surplus", *more)]
+        tests += [f"{n} is not None" for n in ("surplus", *more)]
         keywords = ", ".join(f"{n}={n}" for n in (*names, *more))
         row = "".join(f"{n}, " for n in (*first, *places))
         slow = [f"if {' or '.join(tests)}: return by_name(function, ({row}), dict({keywords}), surplus)"]
@@ -96,8 +96,9 @@ def calling(function: Any, own: int = 0) -> FunctionType:
     # In a file and a module of our own, so that messages name the user's line.
     file = os.path.join(os.path.dirname(__file__), f"<{function.__name__}>")
     namespace: dict[str, FunctionType] = {}
+    globals_of_names = {"by_name": by_name, "MISSING": MISSING, "MORE": MORE}
     names_in_it = {"__name__": __name__, "function": function, "refusal": refusal, "given": given}
-    exec(compile(source, file, "exec"), names_in_it | {"by_name": by_name, "MISSING": MISSING}, namespace)
+    exec(compile(source, file, "exec"), names_in_it | globals_of_names, namespace)
     made = namespace["calling"]
     made.__defaults__ = tuple(defaults)
     return made

@@ -131,13 +131,14 @@ def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> C
 
     def form(
         input: Any = MISSING,
-        surplus: Any = MISSING,
-        out: Any = MISSING,
-        x: Any = MISSING,
-        a: Any = MISSING,
-        x1: Any = MISSING,
+        surplus: Any = None,
+        out: Any = None,
+        x: Any = None,
+        a: Any = None,
+        x1: Any = None,
     ) -> Any:
-        if input is MISSING or not (surplus is out is x is a is x1 is MISSING):
+        more = surplus is not None or out is not None or x is not None or a is not None or x1 is not None
+        if more or input is MISSING:
             return by_name(function, (input,), {"out": out, "x": x, "a": a, "x1": x1}, surplus)
         return bind(op, (input if type(input) in OPERANDS else operand(input),))
 
@@ -166,14 +167,15 @@ def function_of_two(
     def form(
         input: Any = MISSING,
         other: Any = MISSING,
-        surplus: Any = MISSING,
-        out: Any = MISSING,
-        x: Any = MISSING,
-        a: Any = MISSING,
-        x1: Any = MISSING,
-        x2: Any = MISSING,
+        surplus: Any = None,
+        out: Any = None,
+        x: Any = None,
+        a: Any = None,
+        x1: Any = None,
+        x2: Any = None,
     ) -> Any:
-        if input is MISSING or other is MISSING or not (surplus is out is x is a is x1 is x2 is MISSING):
+        more = surplus is not None or out is not None or x is not None or a is not None or x1 is not None
+        if more or x2 is not None or input is MISSING or other is MISSING:
             named = {"out": out, "x": x, "a": a, "x1": x1, "x2": x2}
             return by_name(function, (input, other), named, surplus)
         return bind(

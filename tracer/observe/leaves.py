@@ -39,6 +39,7 @@ from fusegrad.tracer.twin.unfailing import joined
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _HANDING = (vars(Function)["apply"].__func__, Tensor.register_hook)
+_HANDED_ON = (*NUMBERS, type(None))
 _PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
 
 
@@ -62,7 +63,7 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
         return observer.numbers.take(functools.partial(function, **kwargs))
     if observer.numbers.any_given((*args, *kwargs.values())) and purity.carries_numbers(function, kwargs):
         owner = function.__self__ if isinstance(function, MethodType) else args[0] if args else None
-        if all(observer.is_tensor(x) or type(x) in NUMBERS for x in (owner, *args, *kwargs.values())):
+        if all(observer.is_tensor(x) or type(x) in _HANDED_ON for x in (owner, *args, *kwargs.values())):
             return observer.adopt(observer.numbers.carried(function, args, kwargs))
     observer.numbers.look(*args, *kwargs.values())
     what = f"passes to {name_of(function)}"

@@ -268,17 +268,20 @@ def is_door(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bo
     return not kwargs and function.__func__ in (vars(tensor)["item"], vars(tensor)["__array__"])
 
 
-_CARRIERS = ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide")
+_CARRIERS = (
+    "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "lerp", "addcmul", "addcdiv",
+    "clamp", "clip", "clamp_min", "clamp_max", "hardshrink", "leaky_relu", "threshold", "where",
+)  # fmt: skip
+# By name they hand floats on as they are: of a whole number it is looked whether it is 1.
+_CARRIED = frozenset({"alpha", "value", "weight", "min", "max", "lambd", "negative_slope", "threshold"})
 
 
 @functools.cache
 def _carriers() -> frozenset[Any]:
     """The functions, and methods of tensors, that hand a number to an op as it is."""
-    tensor, public = tensor_class(), sys.modules.get("fusegrad")
+    places = [sys.modules.get(name) for name in ("fusegrad", "fusegrad.nn.functional")]
     names = [form for name in _CARRIERS for form in (name, f"{name}_")]
-    return frozenset({vars(tensor).get(n) for n in names} | {getattr(public, n, None) for n in _CARRIERS}) - {
-        None
-    }
+    return frozenset({getattr(owner, name, None) for owner in (tensor_class(), *places) for name in names})
 
 
 def carries_numbers(function: Any, kwargs: dict[str, Any]) -> bool:
@@ -286,8 +289,7 @@ def carries_numbers(function: Any, kwargs: dict[str, Any]) -> bool:
     function = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(function, FunctionType) or function not in _carriers():
         return False
-    # It is looked whether a whole number is 1.
-    return not kwargs or ([*kwargs] == ["alpha"] and type(kwargs["alpha"]) is float)
+    return _CARRIED.issuperset(kwargs) and all(type(x) in (float, type(None)) for x in kwargs.values())
 
 
 def is_transform(function: Any) -> bool:

@@ -189,7 +189,7 @@ class Recorder(Interpreter):
         self.later.meets(args)
         if self.allowance.is_spent(self):
             return evaluate(op, args, params)
-        given = self.scalars.operands(op, args) if self.numbers.any_followed else args
+        asked, given, rest = self.scalars.operands(op, args, params)
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in given)
         if self.operands is not None:
             note_operands(self.operands, inputs, given)
@@ -210,7 +210,7 @@ class Recorder(Interpreter):
             made.append(value)
             if self.results is not None:
                 self.results.append(weakref.ref(tensor))
-        self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
+        self.equations.append(Equation(asked, inputs, dict(rest), tuple(made), self._source()))
         self.ranges.note(self.equations[-1])
         return result
 

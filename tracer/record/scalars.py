@@ -21,7 +21,7 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.families import Elementwise
-from fusegrad.eager.core.op import REGISTRY, Op, wrap
+from fusegrad.eager.core.op import REGISTRY, Op, Params, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
@@ -30,6 +30,7 @@ from fusegrad.tracer.observe.numbers import Taken
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.observe.symbols import NUMBERS, Scalar, Symbol, fresh
 from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.record.number_operands import TAKES_OPERANDS, by_operands
 
 if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
@@ -65,23 +66,35 @@ class Scalars:
         self._recorder = recorder
         self._tensors: dict[tuple[Symbol, np.dtype], Tensor] = {}
 
-    def operands(self, op: Op, args: Sequence[Any]) -> Sequence[Any]:
-        """The arguments of an op, with tensors for the numbers that a replay comes by anew. Where it cannot
-        be an input, a number must be what it is.
+    def operands(self, op: Op, args: Sequence[Any], params: Params) -> tuple[Op, Sequence[Any], Params]:
+        """What an op does with tensors for the numbers that a replay comes by anew, among its arguments and
+        parameters. Where it cannot be an input, a number must be what it is.
         """
         numbers = self._recorder.numbers
+        if not numbers.any_followed:
+            return op, args, params
         dtype = dtype_of_numbers(op, args)
-        found = [*args]
-        for place, value in enumerate(args):
-            if isinstance(value, Tensor):
-                continue
-            given = None if dtype is None else self._given(value, dtype)
-            if given is None:
-                numbers.look(value)
-            else:
-                found[place] = given
-                numbers.arrived.add(id(value))
-        return found
+        found = [a if isinstance(a, Tensor) else self._operand(a, dtype) for a in args]
+        given = {name: value for name, value in params.items() if numbers.has(value)}
+        if given:
+            dtype = dtype if op.name in TAKES_OPERANDS else None
+            operands = {name: self._operand(value, dtype) for name, value in given.items()}
+            operands = {name: x for name, x in operands.items() if isinstance(x, Tensor)}
+            if operands:
+                assert isinstance(op, Elementwise)
+                rest = {name: value for name, value in params.items() if name not in operands}
+                return by_operands(op, (*operands,)), [*found, *operands.values()], rest
+        return op, found, params
+
+    def _operand(self, value: Any, dtype: np.dtype | None) -> Any:
+        """What stands for a plain value that an op of that dtype takes; itself if it must be what it is."""
+        numbers = self._recorder.numbers
+        given = None if dtype is None else self._given(value, dtype)
+        if given is None:
+            numbers.look(value)
+            return value
+        numbers.arrived.add(id(value))
+        return given
 
     def _given(self, number: Any, dtype: np.dtype) -> Tensor | None:
         symbol = self._recorder.numbers.symbol_of(number)

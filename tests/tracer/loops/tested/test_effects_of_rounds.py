@@ -51,13 +51,13 @@ def test_what_is_handed_on_is_left_out(name: str) -> None:
 PLANTED = [
     "class 0", "slots 1", "foreign __setattr__ 0", "property 0", "descriptor 0", "threading.local 0",
     "module 0", "function 0", "deque item 0", "ndarray item 0", "__setitem__ item 0", "object.__setattr__",
-    "global", "nonlocal", "print", "file", "logging", "random", "weakref", "next", "count", "generator",
-    "context", "exception", "warning", "signal", "thread", "contextvar", "__bool__", "append",
+    "global", "nonlocal", "print", "file", "logging", "random", "next", "count", "generator",
+    "context", "signal", "contextvar", "append",
     "counted in a branch", "value",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PLANTED[:25:5])
+@pytest.mark.parametrize("name", PLANTED[::5])
 def test_a_kind_that_is_taken_for_harmless_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is counted of what rounds do."""
     monkeypatch.setattr(alike.Done, "is_like", lambda self, other: True)

@@ -117,19 +117,26 @@ class _Plan:
         if optimizer.bundled:
             for parameter in _apart(self.parameters):
                 small = parameter.gradient is not None and parameter.array.size <= SMALL
-                if small and self._is_of_one_dtype(optimizer, parameter):
+                if small and self._can_move(optimizer, parameter):
                     alike[self._kind(optimizer, parameter)].append(parameter)
         chosen = {kind: members for kind, members in alike.items() if len(members) > 1}
         self.bundles = [_Bundle(optimizer, self, *entry) for entry in chosen.items()]
         together = {id(p) for members in chosen.values() for p in members}
         self.alone = [p for p in self.parameters if id(p) not in together]
 
-    def _is_of_one_dtype(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> bool:
-        """Whether the state of a parameter is of its dtype: that of a model made another one by `float()` or
-        `double()` stays what it was.
+    def _can_move(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> bool:
+        """Whether the state of a parameter may lie elsewhere: not if it is of another dtype, as of a model
+        which `float()` or `double()` made another one; cannot be written; or lies in memory of parameters.
         """
-        kept = [optimizer.state.get(parameter, {}).get(name) for name in self.slots]
-        return all(tensor is None or tensor.array.dtype == parameter.array.dtype for tensor in kept)
+        for name in self.slots:
+            tensor = optimizer.state.get(parameter, {}).get(name)
+            if tensor is not None:
+                array = tensor.array
+                if array.dtype != parameter.array.dtype or not array.flags.writeable:
+                    return False
+                if any(np.may_share_memory(array, other.array) for other in self.parameters):
+                    return False
+        return True
 
     def _kind(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> tuple[np.dtype, bool, float]:
         """What parameters of one bundle have in common: dtype, whether they are new, steps taken."""

@@ -243,9 +243,10 @@ def record_step(recorder: Recorder, optimizer: Any) -> bool:
         arrays = [gradient.array, *(kept[name].array for name in optimizer.slots(group))]
         wide = any(kept[name].array.itemsize > parameter.array.itemsize for name in optimizer.advanced)
         # The rule's ufuncs round what they put into arrays of other dtypes: ops do not.
-        if wide or any(array.dtype != parameter.array.dtype for array in arrays):
+        own = parameter.array.dtype, parameter.array.shape
+        if wide or any((array.dtype, array.shape) != own for array in arrays):
             recorder.effect(
-                f"{type(optimizer).__name__} keeps numbers of another dtype for a tensor of {parameter.dtype}"
+                f"{type(optimizer).__name__} keeps numbers of another type for a tensor of {parameter.dtype}"
             )
             return False
     recorder.reads.append(StateRead(optimizer))

@@ -84,7 +84,7 @@ def test_optimizers_keep_their_state_as_it_was_in_the_dtype_that_it_had(name: st
 
 
 def test_a_state_that_is_given_the_dtype_of_its_parameter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elementwise._Plan, "_is_of_one_dtype", lambda *given: True)
+    monkeypatch.setattr(elementwise._Plan, "_can_move", lambda *given: True)
     assert finds(
         test_optimizers_keep_their_state_as_it_was_in_the_dtype_that_it_had, "SGD with momentum", DTYPES[0]
     )

@@ -242,7 +242,7 @@ def main(programs: int, seed: int, each: int = 1) -> None:
 
 
 def test_changed_tensors_under_red_zones() -> None:
-    code = f"import runpy; runpy.run_path({__file__!r})['main'](3, 1, 31)"
+    code = f"import runpy; runpy.run_path({__file__!r})['main'](2, 1, 60)"
     helpers = str(Path(__file__).parents[2] / "helpers")
     said, _ = in_a_process(code, FUSEGRAD_RED_ZONES="1", PYTHONPATH=helpers)
     assert said.endswith(" 0 wrong\n"), said

@@ -230,7 +230,8 @@ INSIDES = {
     },
     r"^\s*(import|from) (dis|opcode)\b|co_code\b": {"eager/interpreter.py"},
     r"from_address\(id\(|pythonapi|\bob_refcnt\b": {
-        f"compiler/native/{name}.py" for name in ("layouts", "classes", "core")
+        *(f"compiler/native/{name}.py" for name in ("layouts", "classes", "core")),
+        "compiler/runtime/red_zones.py",  # NumPy's handler of memory, in a capsule
     },
 }
 

@@ -16,7 +16,6 @@ def _activation(name: str, function: str, arguments: dict[str, Any], shown: str 
 
 _IN = {"inplace": False}
 ReLU = _activation("ReLU", "relu", _IN)
-ReLU6 = _activation("ReLU6", "relu6", _IN)
 SiLU = _activation("SiLU", "silu", _IN)
 SELU = _activation("SELU", "selu", _IN)
 Mish = _activation("Mish", "mish", _IN)
@@ -41,6 +40,18 @@ Softplus = _activation("Softplus", "softplus", {"beta": 1.0, "threshold": 20.0},
 Softmax = _activation("Softmax", "softmax", {"dim": None}, "dim")
 Softmin = _activation("Softmin", "softmin", {"dim": None}, "dim")
 LogSoftmax = _activation("LogSoftmax", "log_softmax", {"dim": None}, "dim")
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6): bounds that can be set later, as those of `Hardtanh`. Source: `torch.nn.ReLU6`."""
+
+    __signature__ = None  # that of `__init__`, not that of `Hardtanh`
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
 
 
 class _Shrink(Module):

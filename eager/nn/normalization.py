@@ -202,7 +202,8 @@ class _BatchNorm(_ChannelNorm):
     def forward(self, input: Tensor) -> Tensor:
         self._check_rank(input)
         momentum = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats:
+        # One that was made without statistics has none to keep, also where it is told to track them later.
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)

@@ -6,6 +6,7 @@ from fusegrad.eager.devices.parallel import DataParallel as DataParallel
 from fusegrad.eager.nn.activations import (
     Hardshrink as Hardshrink,
     PReLU as PReLU,
+    ReLU6 as ReLU6,
     Softmax2d as Softmax2d,
     Softshrink as Softshrink,
 )
@@ -296,9 +297,6 @@ class RReLU(_Declared):
     ) -> None: ...
 
 class ReLU(_Declared):
-    def __init__(self, inplace: bool = False) -> None: ...
-
-class ReLU6(_Declared):
     def __init__(self, inplace: bool = False) -> None: ...
 
 class ReflectionPad1d(_Pad):

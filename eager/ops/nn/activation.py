@@ -77,8 +77,12 @@ def _parametric(
     defaults: dict[str, float],
     rule: DTypeRule = ONLY_REAL_FLOAT,
     in_place: bool = True,
+    divisor: str = "",
 ) -> Callable[..., Tensor]:
-    """Declare a one-operand op with number parameters and give its public function."""
+    """Declare a one-operand op with number parameters and give its public function.
+
+    divisor: the parameter that must not be 0.
+    """
     op = Elementwise(name, "x", numpy, rule, scalar, {"x": vjp})
     accepted = {**defaults, "inplace": False} if in_place else defaults
     names = tuple(accepted)
@@ -93,6 +97,8 @@ def _parametric(
         for n, v in params.items():
             known = v if type(v) in OPERANDS else number(v)
             params[n] = known if isinstance(known, Tensor) else take(known, kind)
+        if divisor and type(params[divisor]) is float and not params[divisor]:
+            raise failure(RuntimeError, f"{name}: {divisor} cannot be 0")
         return applied(lambda x: bind(op, (x,), params), input, write, name)
 
     return documented(function, name, doc, f"nn.functional.{name}")
@@ -325,6 +331,7 @@ celu = public(
         lambda g, x, alpha: ops.where(x <= 0, g * ops.exp(ops.clamp(x, max=0.0) / alpha), g),
         "x, or alpha * (exp(x / alpha) - 1) below 0.",
         {"alpha": 1.0},
+        divisor="alpha",
     )
 )
 

@@ -5,6 +5,7 @@ from typing import Any as _Any
 from fusegrad.eager.nn.activations import (
     Hardshrink as Hardshrink,
     PReLU as PReLU,
+    ReLU6 as ReLU6,
     Softmax2d as Softmax2d,
     Softshrink as Softshrink,
 )
@@ -50,9 +51,6 @@ class RReLU(_Declared):
     ) -> None: ...
 
 class ReLU(_Declared):
-    def __init__(self, inplace: bool = False) -> None: ...
-
-class ReLU6(_Declared):
     def __init__(self, inplace: bool = False) -> None: ...
 
 class SELU(_Declared):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layer_twins import compare, twins
+from layer_twins import compare, flat, leaf, same, twins
 from oracle import torch
 
 import fusegrad as fg
@@ -118,6 +118,54 @@ def test_constructors_take_what_torchs_take(name: str):
     ours, theirs = (list(inspect.signature(getattr(n.nn, name)).parameters) for n in (fg, torch))
     if "args" not in theirs:
         assert ours == [p for p in theirs if p not in ("min_value", "max_value")]  # Hardtanh's old names
+
+
+# What is set on a layer later: another value for each kind of number. Apart is where torch draws numbers, or refuses
+# what costs nothing here.
+OTHERS = {bool: lambda v: [not v], int: lambda v: [v + 1], float: lambda v: [2 * v, 0.0]}
+APART = {
+    ("EmbeddingBag", "sparse"), ("EmbeddingBag", "include_last_offset"), ("RReLU", "lower"), ("RReLU", "upper"),
+    ("Dropout1d", "inplace"), ("Dropout3d", "inplace"), ("AlphaDropout", "inplace"),
+}  # fmt: skip
+
+
+def changed(make: Any, inputs: tuple[Any, ...], train: bool) -> list[str]:
+    """The attributes of a layer that mean something else than in torch when they are set later."""
+    different = []
+    for name, value in vars(make(torch.nn)).items():
+        if name[0] == "_" or name == "training" or (type(make(fg.nn)).__name__, name) in APART:
+            continue
+        for other in OTHERS.get(type(value), lambda value: [])(value):
+            layers, results = twins(lambda namespace: make(namespace.nn), train), []
+            for namespace, layer in zip((fg, torch), layers, strict=True):
+                setattr(layer, name, other)
+                try:
+                    results.append(flat(layer(*(leaf(namespace, x) for x in inputs))))
+                except (RuntimeError, LookupError, ValueError, TypeError) as error:
+                    results.append(error)
+            if isinstance(results[1], Exception) != isinstance(results[0], Exception):
+                different.append(f"{name}={other}: {results[0]!r}, torch: {results[1]!r}")
+            elif not isinstance(results[0], Exception):
+                same(*results, f"{name}={other}")
+    return different
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize(("make", "inputs"), CASES)
+def test_attributes_set_later_mean_what_they_mean_to_torch(make: Any, inputs: tuple[Any, ...], train: bool):
+    assert changed(make, inputs, train) == []
+
+
+def test_an_attribute_that_is_not_heeded_is_found(monkeypatch: pytest.MonkeyPatch):
+    forward = fg.nn.LayerNorm.forward
+
+    def planted(self: Any, input: Any) -> Any:
+        self.eps = 1e-5
+        return forward(self, input)
+
+    monkeypatch.setattr(fg.nn.LayerNorm, "forward", planted)
+    with pytest.raises(AssertionError, match="eps="):
+        changed(lambda nn: nn.LayerNorm(4), (1e-3 * f(3, 4),), True)
 
 
 ERRORS = [

@@ -5,10 +5,22 @@ from typing import Any as _Any
 from fusegrad.eager.core.tensor import Tensor as _Tensor
 
 def fft(
-    input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def fft2(
-    input: _Tensor, s: _Any = None, dim: _Any = (-2, -1), norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = (-2, -1),
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def fftfreq(
     n: int,
@@ -20,51 +32,141 @@ def fftfreq(
     out: _Any = None,
 ) -> _Tensor: ...
 def fftn(
-    input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = None,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
-def fftshift(input: _Tensor, dim: _Any = None) -> _Tensor: ...
+def fftshift(input: _Tensor, dim: _Any = None, *, axis: _Any = ...) -> _Tensor: ...
 def hfft(
-    input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def hfft2(
-    input: _Tensor, s: _Any = None, dim: _Any = (-2, -1), norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = (-2, -1),
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def hfftn(
-    input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = None,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def ifft(
-    input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def ifft2(
-    input: _Tensor, s: _Any = None, dim: _Any = (-2, -1), norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = (-2, -1),
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def ifftn(
-    input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = None,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
-def ifftshift(input: _Tensor, dim: _Any = None) -> _Tensor: ...
+def ifftshift(input: _Tensor, dim: _Any = None, *, axis: _Any = ...) -> _Tensor: ...
 def ihfft(
-    input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def ihfft2(
-    input: _Tensor, s: _Any = None, dim: _Any = (-2, -1), norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = (-2, -1),
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def ihfftn(
-    input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = None,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def irfft(
-    input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def irfft2(
-    input: _Tensor, s: _Any = None, dim: _Any = (-2, -1), norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = (-2, -1),
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def irfftn(
-    input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = None,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def rfft(
-    input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def rfft2(
-    input: _Tensor, s: _Any = None, dim: _Any = (-2, -1), norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = (-2, -1),
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...
 def rfftfreq(
     n: int,
@@ -76,5 +178,11 @@ def rfftfreq(
     out: _Any = None,
 ) -> _Tensor: ...
 def rfftn(
-    input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
+    input: _Tensor,
+    s: _Any = None,
+    dim: _Any = None,
+    norm: str | None = None,
+    *,
+    out: _Any = None,
+    axis: _Any = ...,
 ) -> _Tensor: ...

@@ -199,11 +199,12 @@ def _with_numpy_names(
     function: Any, parameters: list[inspect.Parameter], kinds: dict[str, Text]
 ) -> list[inspect.Parameter]:
     """With `axis` and `keepdims`, for what takes them as `dim` and `keepdim`."""
-    outer = inspect.signature(function, follow_wrapped=False).parameters
+    code = function.__code__
+    outer = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names = {p.name for p in parameters}
-    if "kwargs" not in outer or "dim" not in names or not hasattr(function, "__wrapped__"):
+    added = [name for name in kinds if name in outer and name not in names]
+    if not added:
         return parameters
-    added = ["axis", "keepdims"] if "keepdim" in names else ["axis"]
     only = inspect.Parameter.KEYWORD_ONLY
     known = [inspect.Parameter(n, only, default=Text("..."), annotation=kinds[n]) for n in added]
     rest = parameters.pop() if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD else None

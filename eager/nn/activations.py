@@ -42,7 +42,7 @@ Softmin = _activation("Softmin", "softmin", {"dim": None}, "dim")
 LogSoftmax = _activation("LogSoftmax", "log_softmax", {"dim": None}, "dim")
 
 
-class ReLU6(Hardtanh):
+class ReLU6(Hardtanh):  # type: ignore[misc, valid-type]  # mypy sees no class in what is declared
     """min(max(x, 0), 6): bounds that can be set later, as those of `Hardtanh`. Source: `torch.nn.ReLU6`."""
 
     __signature__ = None  # that of `__init__`, not that of `Hardtanh`

@@ -1,7 +1,8 @@
 """First calls of long programs, value and gradients, as multiples of eager's run in the same process.
 
-Each program runs in a process of its own, without anything kept from others. Shown are how long a call waited
-for LLVM, the slowest of the next five calls, in which what comes again is compiled at once, and the sixth.
+Each program runs in a process of its own, without anything kept from others, and then in another one, which
+finds the machine code that the first has left ("warm"). Shown are how long a call waited for LLVM, the
+slowest of the next five calls, in which what comes again is compiled at once, and the sixth.
 
 python benchmarks/first_calls.py [--only NAME:LENGTH ...] [--bound SECONDS] [--json FILE] [--quick]
 """
@@ -12,6 +13,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -64,12 +66,25 @@ def measured(name: str, length: int) -> dict[str, Any]:
     }
 
 
-def in_own_process(name: str, length: int, bound: float) -> dict[str, Any] | None:
-    """The figures of one program from a fresh process; None where it takes longer than `bound` seconds."""
+def cold_and_warm(name: str, length: int, bound: float) -> dict[str, Any] | None:
+    """The figures of one program from a fresh process, and the first call of the next one; None where
+    a process takes longer than `bound` seconds.
+    """
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = (in_own_process(name, length, bound, cache) for _ in range(2))
+    return {**cold, "warm": warm["calls"][0]} if cold and warm else None
+
+
+def in_own_process(name: str, length: int, bound: float, cache: str) -> dict[str, Any] | None:
+    """The figures of one program from a process that finds what this folder has."""
     command = [sys.executable, __file__, "--one", f"{name}:{length}"]
     try:
         done = subprocess.run(
-            command, env=harness.environment(), capture_output=True, text=True, timeout=bound
+            command,
+            env=harness.environment(FUSEGRAD_CACHE=cache),
+            capture_output=True,
+            text=True,
+            timeout=bound,
         )
     except subprocess.TimeoutExpired:
         return None
@@ -83,9 +98,10 @@ def row(name: str, length: int, found: dict[str, Any] | None) -> list[str]:
     """A line of the table."""
     label = f"{name}, {length:,}"
     if found is None:
-        return [label, *["-"] * 3, "not within the bound", *["-"] * 3]
+        return [label, *["-"] * 4, "not within the bound", *["-"] * 3]
     first, *later = found["calls"]
     times = [seconds_text(found["eager"]), seconds_text(first), f"{first / found['eager']:.0f}"]
+    times.append(f"{seconds_text(found['warm'])} ({found['warm'] / first:.2f})")
     slowest = f"{max(later) / found['eager']:.1f}"
     steady = f"{later[-1] / found['eager']:.2f}"
     return [label, *times, seconds_text(found["llvm"]), slowest, steady, str(found["kernels"])]
@@ -105,10 +121,20 @@ def main() -> None:
     figures: dict[str, Any] = {}
     rows = []
     for name, length in chosen or (QUICK if options.quick else LENGTHS):
-        found = figures[f"{name}:{length}"] = in_own_process(name, length, options.bound)
+        found = figures[f"{name}:{length}"] = cold_and_warm(name, length, options.bound)
         rows.append(row(name, length, found))
         print(*rows[-1], sep="  ", flush=True)
-    heads = ["", "eager", "first call", "times eager", "LLVM", "slowest of the next 5", "sixth", "kernels"]
+    heads = [
+        "",
+        "eager",
+        "first call",
+        "times eager",
+        "warm (of cold)",
+        "LLVM",
+        "slowest of the next 5",
+        "sixth",
+        "kernels",
+    ]
     print_table("first calls of long programs", heads, rows, [f"the goal is {GOAL:.0f} times eager's run"])
     harness.save(options.json, {"benchmark": "first_calls", "goal_times_eager": GOAL, "programs": figures})
 

@@ -57,10 +57,14 @@ def environment(**settings: str) -> dict[str, str]:
     """What a process in which imports or first calls are timed gets to see.
 
     Python may keep bytecode: packages that are installed have theirs, and only a checkout would be
-    compiled anew by every process. JAX keeps nothing on disk, as it does unless it is asked to.
+    compiled anew by every process. JAX keeps nothing on disk, as it does unless it is asked to, nor does
+    fusegrad, unless a setting names a folder.
     """
     unwanted = ("PYTHONDONTWRITEBYTECODE", "JAX_COMPILATION_CACHE_DIR")
-    return {name: value for name, value in os.environ.items() if name not in unwanted} | settings
+    return {name: value for name, value in os.environ.items() if name not in unwanted} | {
+        "FUSEGRAD_CACHE": "0",
+        **settings,
+    }
 
 
 def machine() -> dict[str, Any]:

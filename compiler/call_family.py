@@ -14,6 +14,7 @@ from typing import Any
 from fusegrad.compiler.explain.miss_reasons import MODES
 from fusegrad.eager import forks
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.observe.arrays.known import is_numbers
 
 # How often arguments must come before calls with them are captured, and how many are remembered.
 SEEN = 2
@@ -35,6 +36,9 @@ def _kind(leaf: Any, part: Any) -> Any:
     if isinstance(leaf, Tensor):
         shape, dtype, _, *rest = part
         return (len(shape), dtype, *rest) if shape else part
+    if is_numbers(leaf):
+        kind, shape, dtype, _, *rest = part
+        return (kind, len(shape), dtype, *rest)
     return type(leaf) if type(leaf) in NUMBERS else part
 
 

@@ -9,9 +9,11 @@ from typing import Any
 from fusegrad.compiler.call_family import NUMBERS
 from fusegrad.eager.core import dtypes, settings
 from fusegrad.eager.core.pytree import flatten
-from fusegrad.eager.core.stand_in import StandIn
+from fusegrad.eager.core.shared import Untracked
+from fusegrad.eager.core.stand_in import give_values, putting_off
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, Untracked
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.observe.arrays.known import array_key, is_numbers
 from fusegrad.tracer.observe.values import MISSING, plain_key
 
 
@@ -26,9 +28,11 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -
     seen: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
+            if putting_off:
+                give_values((leaf,))
+                if leaf.is_meta:
+                    raise Unkeyed("an argument is on the meta device, where there are no values")
             array = leaf.array
-            if type(array) is StandIn:
-                array.item()  # refuses: the tensor waits in another thread
             # The place of its first appearance tells f(x, x) from f(x, y).
             first = seen.setdefault(id(leaf), place)
             part = (array.shape, array.dtype, array.strides, leaf.needs_grad, type(leaf), first)
@@ -36,8 +40,18 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -
             parts.append(part if type(leaf.version) is not Untracked else (*part, "inference"))
         else:
             plain = plain_key(leaf)
+            if plain is MISSING and is_numbers(leaf):
+                plain = (*array_key(leaf), seen.setdefault(id(leaf), place))
             parts.append(plain if plain is not MISSING else (type(leaf), id(leaf)))
     return tuple(parts)
+
+
+def key_of(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    """`call_key`, or None for arguments that have none."""
+    try:
+        return call_key(args, kwargs, leaves)
+    except Unkeyed:
+        return None
 
 
 def _structure_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
@@ -66,7 +80,7 @@ def _flat_key(count: int) -> Any:
 
 def is_object(leaf: Any) -> bool:
     """Whether a leaf is keyed by its identity."""
-    return not isinstance(leaf, Tensor) and plain_key(leaf) is MISSING
+    return not (isinstance(leaf, Tensor) or is_numbers(leaf)) and plain_key(leaf) is MISSING
 
 
 def describe_key(leaves: list[Any], shapes: list[Any] | None = None, changing: Collection[int] = ()) -> str:
@@ -83,6 +97,8 @@ def describe_key(leaves: list[Any], shapes: list[Any] | None = None, changing: C
             parts.append(text + (" requires_grad" if leaf.needs_grad else ""))
         elif place in changing or (shapes is not None and type(leaf) in NUMBERS):
             parts.append(f"any {type(leaf).__name__}")
+        elif is_numbers(leaf):
+            parts.append(f"array {leaf.dtype.name}{list(leaf.shape)}")
         else:
             parts.append(repr(leaf) if not is_object(leaf) else f"<{type(leaf).__name__}>")
     return ", ".join(parts)

@@ -14,12 +14,14 @@ run that goes on and one that was resumed from a checkpoint in another process h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fusegrad.compiler.answered import finish
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.entries import Entry, Variant, apart
 from fusegrad.compiler.guards.guards import Guards
+from fusegrad.compiler.jitted import Jitted
 from fusegrad.compiler.learning import unable
 from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
@@ -28,13 +30,12 @@ from fusegrad.compiler.paths.plans import OVERLAPS
 from fusegrad.compiler.paths.segments import MISSED, Stopped
 from fusegrad.compiler.paths.tree import is_branch
 from fusegrad.eager.autograd.hooks import any_has_hooks, any_was_made
+from fusegrad.eager.core.handlers import handler_raised
+from fusegrad.eager.ranks.journal import journal
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.capture.captured import Capture, Reason
 from fusegrad.tracer.ir.differentiate import NoGradient
-from fusegrad.tracer.observe.hosts import at
-
-if TYPE_CHECKING:
-    from fusegrad.compiler.jit import JitFunction
+from fusegrad.tracer.observe.hosts import Host, at
 
 # How many kinds of arguments are remembered, and how many runs of each; others are recorded anew.
 MOST_KEYS = 256
@@ -59,24 +60,34 @@ class EagerRun:
             self._guards.first_failure() is None
             and all(captured.array() is not None for captured in self._captured)
             and all(leaves[number].gradient is None for number in self._bare)
-            and all(host.array(leaves) is not None for host in self._asked)
+            and all(_comes_again(host, leaves) for host in self._asked)
             and not any_was_made(*derived)
             and not any_has_hooks(*derived)
         )
 
 
+def _comes_again(host: Host, leaves: Sequence[Any]) -> bool:
+    """As the host says; what raises when it is looked for is not there."""
+    try:
+        return host.comes_again(leaves)
+    except Exception:
+        if handler_raised():
+            raise
+        return False
+
+
 def answer(
-    function: JitFunction, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Jitted, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What a call gives. leaves: of its arguments, which `key` tells apart from others."""
     entry = _entry(function, key, leaves, args, kwargs)
     for variant in list(entry.variants):
         if variant.shared.first_failure() is not None:
             continue
-        due = function._is_due()
+        due = function.is_due()
         found = replay.run(variant.tree, leaves, None, due)
         if not isinstance(found, Stopped):
-            return function._finish(variant, found, leaves, args, kwargs, due)
+            return finish(function, variant, found, leaves, args, kwargs, due)
         if found.reason == OVERLAPS:
             return _eagerly(function, entry, args, kwargs)
     if any(run.comes_again(leaves) for run in list(entry.eager_runs)):
@@ -85,7 +96,7 @@ def answer(
 
 
 def _entry(
-    function: JitFunction, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Jitted, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Entry:
     """What is known for the key of a call."""
     entry = function.entries.get(key)
@@ -97,7 +108,7 @@ def _entry(
         return function.new_entry(key, args, kwargs, leaves)
 
 
-def _eagerly(function: JitFunction, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _eagerly(function: Jitted, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if function.require:
         raise unable(function, entry)
     function.stats.eager_calls += 1
@@ -105,7 +116,7 @@ def _eagerly(function: JitFunction, entry: Entry, args: tuple[Any, ...], kwargs:
 
 
 def _recorded(
-    function: JitFunction, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Jitted, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Run eagerly with the recorder on; the run's replay gives the result, if it has one."""
     native_calls.prepare()
@@ -134,7 +145,7 @@ def _looks(made: Capture) -> list[Reason]:
     return [Reason(LOOKS, *((s.file, s.line) if s is not None else ("", 0))) for s in dict.fromkeys(sources)]
 
 
-def _compiled(function: JitFunction, entry: Entry, made: Capture, leaves: list[Any]) -> Variant | None:
+def _compiled(function: Jitted, entry: Entry, made: Capture, leaves: list[Any]) -> Variant | None:
     """What replays a run from now on; None where the compiler does not say."""
     with compiling:
         function.stats.compiles += 1
@@ -162,6 +173,7 @@ def _replayed(made: Capture, variant: Variant, leaves: list[Any]) -> Any:
     if do_again is None:
         return MISSED
     try:
+        journal.again()
         found = replay.run(variant.tree, leaves, given=made.before.given)
         if isinstance(found, Stopped):
             return MISSED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,8 @@ from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.call_family import Family, family_key
 from fusegrad.compiler.call_key import describe_key
 from fusegrad.compiler.deferred.interpreter import Plan
-from fusegrad.compiler.explain.miss_reasons import Difference
-from fusegrad.compiler.fastpath.entry import Shortcut
+from fusegrad.compiler.explain.miss_reasons import Difference, is_number, of_read
+from fusegrad.compiler.fastpath.entry import Checks, Shortcut
 from fusegrad.compiler.guards.guards import Guards
 from fusegrad.compiler.paths.path import Path, let_go, make_path
 from fusegrad.compiler.paths.segments import Segment
@@ -32,22 +33,6 @@ MOST_VARIANTS = 8
 NUMBERS_FOLLOWED, NUMBERS_READ = 2, 3
 # After so many calls of a path its shortcut is written.
 SHORTCUT_AFTER = 3
-
-
-@dataclass
-class Stats:
-    """Counters of a jitted function.
-
-    calls: all calls; compiled_calls: answered by compiled code; eager_calls: by the function
-    itself; compiles: paths and stretches compiled; guard_failures: compiled code was there, but a guard (on
-    data or on Python state) did not hold.
-    """
-
-    calls: int = 0
-    compiled_calls: int = 0
-    eager_calls: int = 0
-    compiles: int = 0
-    guard_failures: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,12 +71,23 @@ class Variant:
 
     def reads(self, source: Any) -> bool:
         """Whether any of its paths has read what is at this place."""
-        every = (self.shared, *self._own.values())
-        return any(getattr(read, "source", None) == source for guards in every for read in guards.reads)
+        return any(getattr(read, "source", None) == source for read in self._every())
+
+    def failed_numbers(self) -> list[Read]:
+        """The reads of numbers that do not hold any more, of all paths."""
+        return [read for read in self._every() if is_number(read) and not read.holds()]
+
+    def _every(self) -> Iterable[Read]:
+        return itertools.chain(self.shared.reads, *(guards.reads for guards in self._own.values()))
 
     def own(self, path: Path) -> Guards:
         """What the path read and others did not."""
         return self._own[path]
+
+    def checks(self, leaf: Segment) -> Checks:
+        """What asks whether all is as it was of what all paths have read, and the leaf's alone."""
+        assert leaf.path is not None
+        return [guards.check for guards in (self.shared, self.own(leaf.path)) if guards.reads]
 
     def comes_again(self, leaf: Segment) -> bool:
         """Note that a leaf has answered the long way; whether it is likely to answer the next call.
@@ -132,7 +128,7 @@ class Entry:
         self.last_failure: Difference | None = None
         self.texts: list[str] = []
         self.names: list[str] = []
-        self.numbers: dict[str, set[str]] = {}  # for places that held numbers: which others were found
+        self.numbers: dict[Any, set[str]] = {}  # for places that held numbers: which others were found
         # Where numbers are inputs of a replay, and the places outside where a run had to know them.
         self.changing = Changing(changing)
         self._fixed: set[Any] = set()
@@ -141,17 +137,21 @@ class Entry:
         """Whether a number that the function reads was another one so often that there is no point in
         capturing each: in a deferred run numbers are inputs. Before that, they are made inputs of replays.
         """
-        source = difference.source
-        if difference.aspect == "number":
-            seen = self.numbers.setdefault(difference.what, set())
-            seen.add(difference.now)
-            if len(seen) >= NUMBERS_READ:
+        failed = {read for variant in self.variants for read in variant.failed_numbers()}
+        is_restless = False
+        # All at once: several counters and means change together.
+        for other in [difference, *map(of_read, failed)]:
+            place = other.source or other.what
+            seen = self.numbers.setdefault(place, set()) if other.aspect == "number" else set()
+            seen.add(other.now)
+            if len(seen) >= NUMBERS_READ and other is difference:
                 self.given_up = f"{difference.what} is another number from call to call"
-            elif len(seen) >= NUMBERS_FOLLOWED and source is not None and source not in self._fixed:
-                self.changing = self.changing._replace(sources=self.changing.sources | {source})
+                is_restless = True
+            elif len(seen) >= NUMBERS_FOLLOWED and other.source not in (None, *self._fixed):
+                self.changing = self.changing._replace(sources=self.changing.sources | {other.source})
                 # They know the number.
-                self.variants = [v for v in self.variants if not v.reads(source)]
-        return bool(self.given_up)
+                self.variants = [v for v in self.variants if not v.reads(other.source)]
+        return is_restless
 
     def fix(self, sources: Collection[Any]) -> None:
         """Note that a run has to know the numbers in these places."""

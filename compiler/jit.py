@@ -13,38 +13,29 @@ from __future__ import annotations
 import functools
 import time
 import types
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from fusegrad.compiler import deterministic, entries, learning, pickled
+from fusegrad.compiler.answered import Missed, replayed
 from fusegrad.compiler.base import background, debug
-from fusegrad.compiler.base.background import Work
-from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.call_family import Family, without
-from fusegrad.compiler.call_key import Unkeyed, call_key, describe_key, is_object
+from fusegrad.compiler.call_key import Unkeyed, call_key
 from fusegrad.compiler.deferred.interpreter import Deferred
-from fusegrad.compiler.entries import Entry, KernelCount, Stats, Variant
-from fusegrad.compiler.explain.miss_reasons import (
-    Difference,
-    closest,
-    difference,
-    leaf_names,
-    leaf_text,
-)
-from fusegrad.compiler.fastpath.entry import Shortcut
+from fusegrad.compiler.entries import Entry
+from fusegrad.compiler.explain.miss_reasons import Difference
+from fusegrad.compiler.explanation import Explanation
+from fusegrad.compiler.jitted import Jitted
 from fusegrad.compiler.jitted_object import JittedObject, is_calling
 from fusegrad.compiler.native import calls as native_calls
-from fusegrad.compiler.paths import replay
-from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
-from fusegrad.compiler.verify import Again
+from fusegrad.compiler.paths.segments import MISSED
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core.settings import setting
 from fusegrad.eager.core.state import state
+from fusegrad.eager.ranks.journal import journal, several
 from fusegrad.tracer.capture.api import capture
-from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Changing
-from fusegrad.tracer.observe.values import hold
+from fusegrad.tracer.observe.world.ahead import any_waiting
 
 # Bounds, after which calls stay eager and `explain()` says so.
 MOST_KEYS = 256
@@ -64,11 +55,7 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> JitFunction[P, R]: ...
 
 
-class _Miss(Exception):
-    """No compiled path answers this call; its argument is the `Difference`."""
-
-
-class JitFunction(Generic[P, R]):
+class JitFunction(Jitted[P, R]):
     """A function that replays as native code. Made by `jit`.
 
     stats: counters. explain(): what was compiled, guarded and refused. __wrapped__: the function.
@@ -83,20 +70,7 @@ class JitFunction(Generic[P, R]):
             raise TypeError(f"jit takes a function, method or module, not {type(function).__name__}")
         if verify < 0 or require not in (None, "replay"):
             raise ValueError(f"verify is 0 or more and require None or 'replay', not {verify}, {require!r}")
-        self.__wrapped__ = function
-        self.verify, self.require, self.contract = verify, require, contract
-        self.stats = Stats()
-        self.entries: dict[Any, Entry] = {}
-        self.captured_once: dict[Any, Any] = {}  # the first key of each family
-        self.last_miss: list[Difference] = []
-        self.misses: Counter[str] = Counter()  # how often each thing was other than it was
-        self.at_work: Work[Any] | None = None  # what was begun to be compiled beside the program
-        self.told = False  # whether it was said what takes long
-        self.long_runs = 0
-        self.waited = 0.0  # so many seconds for what was compiled
-        # Whether tensors are indexed by what others hold, and not by the numbers.
-        self.follows_positions = True
-        self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
+        super().__init__(function, verify, require, contract)
         functools.update_wrapper(self, function, updated=())
 
     @overload
@@ -125,15 +99,30 @@ class JitFunction(Generic[P, R]):
     # Calling.
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        answer = self._answer  # another thread may put another one there
-        if answer is not None and not kwargs:
-            result = answer(args)
-            if result is not MISSED:
-                return result
-        if state.interpreter is not None:
-            # Inside another captured run: part of it.
-            return self.__wrapped__(*args, **kwargs)
-        self.stats.calls += 1
+        interpreter = state.interpreter
+        if interpreter is not None:
+            # Inside another captured run it is part of that; in a batch it may wait as a whole.
+            made = interpreter.calls(self, args, kwargs)
+            return self.__wrapped__(*args, **kwargs) if made is None else made[0]
+        with_ranks = several[0]
+        if with_ranks:
+            journal.begin()
+        try:
+            answer = self._answer  # another thread may put another one there
+            if answer is not None and not kwargs:
+                result = answer(args)
+                if result is not MISSED:
+                    return result
+                if with_ranks:
+                    journal.again()
+            self.stats.calls += 1
+            return self._called(args, kwargs)
+        finally:
+            if with_ranks:
+                journal.end()
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call gives that has no shortcut."""
         if watchers:
             # Anomaly mode and hooks on what is saved look at every node.
             self.stats.eager_calls += 1
@@ -166,12 +155,15 @@ class JitFunction(Generic[P, R]):
                     return self._defer(alike, args, kwargs)
         if entry is not None:
             learning.take_over(self, entry)
-            if entry.given_up and not (entry.given_up == learning.OPEN and entry.plan.asked in TRY_AGAIN):
+            tries = entry.given_up == learning.OPEN and entry.plan.asked in TRY_AGAIN
+            if entry.given_up and not tries and not any_waiting():
                 return self._defer(entry, args, kwargs)
             try:
-                return self._replay(entry, leaves, args, kwargs)
-            except _Miss as miss:
+                return replayed(self, entry, leaves, args, kwargs)
+            except Missed as miss:
                 missed: Difference = miss.args[0]
+            if any_waiting():  # which a run that is recorded gets
+                return self._capture(key, family, args, kwargs, leaves)
             if entry.compiling is not None:
                 self.stats.eager_calls += 1
                 return self.__wrapped__(*args, **kwargs)
@@ -219,67 +211,6 @@ class JitFunction(Generic[P, R]):
             plan.note("deferred", time.perf_counter() - started, run.tracked)
         return result
 
-    def _replay(self, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer from compiled code, or raise _Miss with the reason."""
-        if entry.anchors and any(anchor() is None for anchor in entry.anchors):
-            # Another object has taken the place in memory that the key is about.
-            self.entries.pop(entry.key, None)
-            raise _Miss(Difference("state", "an object among the arguments is gone"))
-        missed: list[tuple[Variant, Read | Stopped]] = []
-        for variant in list(entry.variants):
-            failed = variant.shared.first_failure()
-            if failed is not None:
-                missed.append((variant, failed))
-                continue
-            due = self._is_due()
-            found = replay.run(variant.tree, leaves, variant.refusal, due)
-            if isinstance(found, Stopped):
-                missed.append((variant, found))
-                continue
-            return self._finish(variant, found, leaves, args, kwargs, due)
-        raise _Miss(difference(missed))
-
-    def _is_due(self) -> bool:
-        """Whether the next replayed call is to be verified."""
-        return self.verify > 0 and (self.stats.compiled_calls + 1) % self.verify == 0
-
-    def _finish(
-        self,
-        variant: Variant,
-        found: replay.Answer,
-        leaves: list[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        due: bool,
-    ) -> Any:
-        """What a call gives that a leaf of a variant answers; due: whether eager is to say the same."""
-        path = found.leaf.path
-        assert path is not None
-        self.stats.compiled_calls += 1
-        path.calls += 1
-        alone = path.derivative.alone and found.leaf.joint is None and found.leaf.followed()
-        if alone and found.leaf.earns_joint_program():
-            learning.join(self, variant.tree, found.leaf)
-        second = Again(found, leaves) if due else None
-        result = found.finish()
-        if second is not None:
-            second.compare(self, result, args, kwargs)
-        again = variant.comes_again(found.leaf)
-        if not (kwargs or self.verify) and path.calls > entries.SHORTCUT_AFTER:
-            self._answer = self._shortcut(variant, found.leaf, args, leaves) if again else None
-        return result
-
-    def _shortcut(self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        """What answers calls like this one faster, if there is such a thing."""
-        joint = leaf.derives_at_once()
-        if joint is None or (joint and leaf.joint is None):
-            return None  # what is compiled beside the program is taken over the long way
-        known = variant.shortcuts.get((leaf, joint))
-        if known is None or not known.is_of(variant):
-            known = Shortcut(variant, leaf, joint, args, leaves, self.stats)
-            variant.shortcuts[leaf, joint] = known
-        return known.answer
-
     def _capture(
         self,
         key: Any,
@@ -319,39 +250,12 @@ class JitFunction(Generic[P, R]):
             self.stats.eager_calls += not waits
             entry = learning.learn(self, key, made, args, kwargs, leaves, allowance)
             if waits:
-                result = self._replay(entry, leaves, args, kwargs)
-        except _Miss:
+                result = replayed(self, entry, leaves, args, kwargs)
+        except Missed:
             self.stats.eager_calls += 1  # there is no path, or it does not answer
         finally:
             later.settle()
         return result
-
-    def new_entry(
-        self,
-        key: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: list[Any],
-        changing: frozenset[int] = frozenset(),
-    ) -> Entry:
-        """Room for a kind of arguments, with how it differs from the most similar one that is known.
-
-        changing: the numbers that the key leaves out.
-        """
-        entry = Entry(key, describe_key(leaves, changing=changing), changing=changing)
-        entry.anchors = [hold(x) for x in leaves if is_object(x)]
-        entry.names = leaf_names(self.__wrapped__, args, kwargs, len(leaves))
-        self.tell_apart(entry, key, leaves, entry.names)
-        self.entries[key] = entry
-        return entry
-
-    def tell_apart(self, entry: Entry, key: Any, leaves: list[Any], names: list[str]) -> None:
-        """Note how a new kind of arguments differs from the most similar one that is known."""
-        texts = [leaf_text(leaf) for leaf in leaves]
-        entry.texts = [leaf_text(leaf, i in entry.changing.leaves) for i, leaf in enumerate(leaves)]
-        others = [(e.key, e.texts, e.names) for e in list(self.entries.values()) if e.names]
-        entry.because = closest(key, texts, names, others)
-        self.last_miss = entry.because or self.last_miss
 
     # Telling.
 
@@ -360,40 +264,7 @@ class JitFunction(Generic[P, R]):
 
         kernels: say of each kernel how its loops run, and about how many cycles that was expected to take.
         """
-        from fusegrad.compiler.explain.explain import Explanation
-
         return Explanation(self, kernels)
-
-    def segments(self) -> list[Any]:
-        """The segments of all compiled paths and stretches."""
-        trees = [v.tree for e in list(self.entries.values()) for v in e.variants]
-        trees += [p.tree for e in list(self.entries.values()) for s in e.plan.stretches for p in s.parts]
-        return [s for t in trees for s in t.root.walk()]
-
-    def kernels(self) -> KernelCount:
-        """The kernels of all compiled paths."""
-        segments = self.segments()
-        forward = [s.code.program for s in segments if s.code is not None]
-        backward = [s.backward.program for s in segments if s.backward is not None]
-        joint = [s.joint.program for s in segments if s.joint is not None]
-        return KernelCount(
-            *(
-                [k for p in programs for part in (p, *p.bodies) for k in part.kernels]
-                for programs in (forward, backward, joint)
-            )
-        )
-
-    def memory_bytes(self) -> int:
-        """Bytes of temporaries and results that one call of each compiled path needs."""
-        ways = [(s.code, s.backward) if s.joint is None else (s.joint,) for s in self.segments()]
-        return sum(code.program.memory_bytes() for codes in ways for code in codes if code is not None)
-
-    def clear(self) -> None:
-        """Forget everything compiled; the counters stay."""
-        with compiling:
-            self.entries.clear()
-            self.captured_once.clear()
-            self._answer = None
 
 
 @overload

@@ -95,7 +95,8 @@ def _again(kind: Any, options: tuple[Any, ...]) -> JittedObject:
 # Methods of modules that give the module.
 _GIVE_THEMSELVES = frozenset(
     name
-    for name, value in vars(Module).items()
+    for kind in Module.__mro__
+    for name, value in vars(kind).items()
     if getattr(value, "__annotations__", {}).get("return") == "Self"
 )
 # What of a class makes, ends, copies or describes it or its objects, and so is not handed on.

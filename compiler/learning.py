@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fusegrad.compiler import entries
 from fusegrad.compiler.base import background, debug
@@ -19,6 +19,7 @@ from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.patience import busiest_line, tell, told_if_long
 from fusegrad.compiler.deferred.op_trie import Plan
 from fusegrad.compiler.entries import Entry, Variant
+from fusegrad.compiler.jitted import Jitted
 from fusegrad.compiler.paths.segments import Code, Segment
 from fusegrad.compiler.paths.tree import Tree
 from fusegrad.compiler.verify import JitError
@@ -28,9 +29,6 @@ from fusegrad.tracer.capture.captured import Capture
 from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.ir.graph import Equation
 from fusegrad.tracer.record.allowance import Allowance
-
-if TYPE_CHECKING:
-    from fusegrad.compiler.jit import JitFunction
 
 R = TypeVar("R")
 
@@ -46,7 +44,7 @@ BUDGET = "see fg.set_compile_budget"
 
 
 def learn(
-    function: JitFunction,
+    function: Jitted,
     key: Any,
     made: Capture,
     args: tuple[Any, ...],
@@ -83,7 +81,7 @@ def learn(
     return entry
 
 
-def _wait(function: JitFunction, work: Work[Any], allowed: Allowance | None) -> bool:
+def _wait(function: Jitted, work: Work[Any], allowed: Allowance | None) -> bool:
     """Wait for what is compiled, so long as the calls of one function may in all; whether it is done."""
     seconds = None
     if allowed is not None:
@@ -96,13 +94,13 @@ def _wait(function: JitFunction, work: Work[Any], allowed: Allowance | None) -> 
     return over
 
 
-def unable(function: JitFunction, entry: Entry) -> JitError:
+def unable(function: Jitted, entry: Entry) -> JitError:
     """What says that the function cannot be replayed, although it has to be."""
     reasons = "".join(f"\n  {reason}" for reason in entry.reasons)
     return JitError(f"{function!r} is required to replay, and cannot: {entry.given_up}{reasons}")
 
 
-def _refuse(function: JitFunction, entry: Entry, made: Capture) -> None:
+def _refuse(function: Jitted, entry: Entry, made: Capture) -> None:
     """The run was open: from now on the body runs, unless other runs were closed."""
     entry.reasons, entry.not_rolled = made.reasons, made.not_rolled
     if function.follows_positions and any(reason.kind == "positions" for reason in made.reasons):
@@ -122,7 +120,7 @@ def _refuse(function: JitFunction, entry: Entry, made: Capture) -> None:
 # Recording.
 
 
-def allowance(function: JitFunction) -> Allowance | None:
+def allowance(function: Jitted) -> Allowance | None:
     """How long recording a run of the function may take."""
     seconds = background.bound()
     if seconds is None or function.require:
@@ -141,7 +139,7 @@ def allowance(function: JitFunction) -> Allowance | None:
     return Allowance(seconds, told)
 
 
-def tell_of_stretches(function: JitFunction, plan: Plan, line: str) -> None:
+def tell_of_stretches(function: Jitted, plan: Plan, line: str) -> None:
     """Say that stretches of a run, which is at `line` of the user's, were compiled for as long as may be."""
     _tell_once(
         function,
@@ -150,7 +148,7 @@ def tell_of_stretches(function: JitFunction, plan: Plan, line: str) -> None:
     )
 
 
-def _tell_once(function: JitFunction, what: str) -> None:
+def _tell_once(function: Jitted, what: str) -> None:
     if not function.told:
         function.told = True
         tell(what)
@@ -159,7 +157,7 @@ def _tell_once(function: JitFunction, what: str) -> None:
 # Compiling.
 
 
-def _compile(function: JitFunction, entry: Entry, made: Capture, leaves: list[Any]) -> Work[Any] | None:
+def _compile(function: Jitted, entry: Entry, made: Capture, leaves: list[Any]) -> Work[Any] | None:
     """Compile a captured path. Gives what goes on beside the program, if it does."""
     with _faults_of(entry):
         work = _path_to_compile(function, entry, made, leaves)
@@ -174,9 +172,7 @@ def _compile(function: JitFunction, entry: Entry, made: Capture, leaves: list[An
     return None
 
 
-def _path_to_compile(
-    function: JitFunction, entry: Entry, made: Capture, leaves: list[Any]
-) -> Work[Any] | None:
+def _path_to_compile(function: Jitted, entry: Entry, made: Capture, leaves: list[Any]) -> Work[Any] | None:
     """What compiles the path of a run; None where there is enough of that."""
     if entry.compiling is not None:
         return None  # of another run, beside the program
@@ -224,7 +220,7 @@ def _as_now(function: Callable[[Work[Any]], R]) -> Callable[[Work[Any]], R | Non
     return call
 
 
-def _begun(function: JitFunction, work: Work[Any]) -> bool:
+def _begun(function: Jitted, work: Work[Any]) -> bool:
     """Whether something is compiled beside the program, which has begun then: what may take longer than a
     call waits, and what is of a function of which something else still is, since one thread at a time works
     on its paths.
@@ -238,7 +234,7 @@ def _begun(function: JitFunction, work: Work[Any]) -> bool:
     return True
 
 
-def take_over(function: JitFunction, entry: Entry) -> None:
+def take_over(function: Jitted, entry: Entry) -> None:
     """Have an entry answer by what was compiled for it, if that is done."""
     work = entry.compiling
     if work is None or not work.over:
@@ -274,7 +270,7 @@ def _faults_of(entry: Entry) -> Iterator[None]:
         entry.given_up = f"the compiler failed: {type(error).__name__}: {error}"
 
 
-def join(function: JitFunction, tree: Tree, leaf: Segment) -> None:
+def join(function: Jitted, tree: Tree, leaf: Segment) -> None:
     """Forward and backward of a path as one program, from the next call on, or from when it is compiled."""
     with compiling:
         if leaf.joint is not None:
@@ -299,7 +295,7 @@ def join(function: JitFunction, tree: Tree, leaf: Segment) -> None:
                 raise
 
 
-def _joint_to_compile(function: JitFunction, tree: Tree, leaf: Segment) -> Work[Any]:
+def _joint_to_compile(function: Jitted, tree: Tree, leaf: Segment) -> Work[Any]:
     assert leaf.path is not None
     equations = leaf.path.capture.graph.equations
 

@@ -17,6 +17,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.nn.containers import ScriptModule
 from fusegrad.eager.nn.module import Module
 
 
@@ -171,7 +172,7 @@ _UNDER_JIT: dict[str, Any] = {
     "annotate": _annotate,
     "save": _refused("save"),
     "load": _refused("load"),
-    "ScriptModule": Module,
+    "ScriptModule": ScriptModule,
     "Final": typing.Final,
 }
 for _name, _value in _UNDER_JIT.items():

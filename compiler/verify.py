@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.jitted import Jitted
 from fusegrad.compiler.paths.replay import Answer
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
@@ -14,11 +15,10 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ranks.journal import journal
 from fusegrad.tracer.observe.hosts import at
 from fusegrad.tracer.observe.values import plain_key
-
-if TYPE_CHECKING:
-    from fusegrad.compiler.jit import JitFunction
+from fusegrad.tracer.observe.world.ahead import Asks
 
 
 class JitError(RuntimeError):
@@ -38,16 +38,16 @@ class Again:
         path = run.leaf.path
         assert path is not None
         left = path.capture.left
-        self.possible = not (left.after or left.attributes or left.items or left.counts or left.replaced)
+        asks = any(isinstance(host, Asks) for host in path.hosts)  # which cannot be asked twice
+        leaves_more = left.after or left.attributes or left.items or left.counts or left.replaced
+        self.possible = not (asks or leaves_more)
         self.undo: list[Callable[[], None]] = run.undo
         self.written = run.written
         self.memory = run.memory
         self.owners = [owner for place, _ in left.gradients if (owner := at(place, leaves)) is not None]
         self.gradients = [owner.gradient for owner in self.owners]
 
-    def compare(
-        self, function: JitFunction, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def compare(self, function: Jitted, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Go back to the start, run eagerly, and raise JitError where something is not the same.
 
         What is left in the end is what the replay has left.
@@ -58,6 +58,7 @@ class Again:
         self._put_back(self.memory, self.gradients)
         for restore in reversed(self.undo):
             restore()
+        journal.again()
         expected = function.__wrapped__(*args, **kwargs)
         check_same(function, [result, ours], [expected, self._now()])
         self._put_back([tensor.array for tensor in ours[0]], gradients)
@@ -85,7 +86,7 @@ _ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a real number
 _OF_NUMBERS = _ROUNDING[4]  # which may come out of tensors of single precision
 
 
-def check_same(function: JitFunction, ours: Any, theirs: Any) -> None:
+def check_same(function: Jitted, ours: Any, theirs: Any) -> None:
     """Raise JitError where a compiled call's result is not eager's."""
     mine: list[Any] = []
     others: list[Any] = []

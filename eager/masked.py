@@ -84,6 +84,10 @@ def prod(
     result = _filled(input, mask, 1)
     if dtype is not None:
         result = ops.cast(result, dtype)
+    if isinstance(dim, (tuple, list)) and not dim:
+        # Over no dimensions; elsewhere these are all. Whole numbers are multiplied as int64.
+        whole = dtype is None and result.dtype.category < 2
+        return ops.cast(result, dtypes.int64) if whole else result
     dims = reduction.normal_dims(dim, input.array.ndim)
     for d in reversed(dims if dims is not None else range(input.array.ndim)):
         result = ops.prod(result, d, keepdim)

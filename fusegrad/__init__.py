@@ -122,14 +122,16 @@ _LAZY = {
     "compile": "fusegrad.compiler.torch_names",
     "compare": "fusegrad.compiler.compare.compare",
     "OutOfMemoryError": "fusegrad.eager.devices.cuda",
+    "batched": "fusegrad.eager.batching.batched",
+    "batching": "fusegrad.eager.batching.batched",
     "autocast": "fusegrad.eager.devices.amp",
-    "is_autocast_enabled": "fusegrad.eager.devices.amp",
+    "is_autocast_enabled": "fusegrad.eager.devices.autocasting",
     "cond": "fusegrad.eager.utils.control_flow",
     "scan": "fusegrad.eager.utils.control_flow",
     "while_loop": "fusegrad.eager.utils.control_flow",
     "get_num_threads": "fusegrad.compiler.runtime.threads",
     "set_num_threads": "fusegrad.compiler.runtime.threads",
-    "export": "fusegrad.tracer.export",
+    "cfunc": "fusegrad.compiler.library.callbacks",
     "grad": "fusegrad.eager.autograd.func:grad_of",
     "hessian": "fusegrad.eager.autograd.func",
     "jacobian": "fusegrad.eager.autograd.func",
@@ -138,10 +140,11 @@ _LAZY = {
     "save": "fusegrad.eager.io.serialization",
     "value_and_grad": "fusegrad.eager.autograd.func",
     "vjp": "fusegrad.eager.autograd.func",
+    "vmap": "fusegrad.eager.utils.vmap",
 }
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends cpu cuda distributions fft func linalg masked mps multiprocessing nn "
-    "onnx optim profiler random sparse special testing utils version xpu".split()
+    "accelerator amp autograd backends cpu cuda distributed distributions export fft func linalg masked mps "
+    "library multiprocessing nn onnx optim profiler random sparse special testing utils version xpu".split()
 )
 
 

@@ -13,9 +13,11 @@ from fusegrad import (
     backends as backends,
     cpu as cpu,
     cuda as cuda,
+    distributed as distributed,
     distributions as distributions,
     fft as fft,
     func as func,
+    library as library,
     linalg as linalg,
     masked as masked,
     mps as mps,
@@ -34,6 +36,8 @@ from fusegrad import (
 )
 from fusegrad.compiler.compare.compare import compare as compare
 from fusegrad.compiler.jit import jit as jit
+from fusegrad.compiler.library.api import Exporting as _Exporting
+from fusegrad.compiler.library.callbacks import cfunc as cfunc
 from fusegrad.compiler.runtime.threads import (
     get_num_threads as get_num_threads,
     set_num_threads as set_num_threads,
@@ -47,6 +51,7 @@ from fusegrad.eager.autograd.func import (
     vjp as vjp,
 )
 from fusegrad.eager.autograd.levels import Argnums as _Argnums
+from fusegrad.eager.batching.batched import batched as batched, batching as batching
 from fusegrad.eager.core import dtypes as _dtypes
 from fusegrad.eager.core.dtypes import (
     DType as _DType,
@@ -63,6 +68,8 @@ from fusegrad.eager.core.memory_order import (
     memory_format as _memory_format,
     memory_format as memory_format,
 )
+from fusegrad.eager.core.places.device import device as device
+from fusegrad.eager.core.sizes import Ints as _Ints, Size as Size
 from fusegrad.eager.core.state import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
@@ -71,14 +78,9 @@ from fusegrad.eager.core.state import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from fusegrad.eager.core.tensor import (
-    Size as Size,
-    Size as _Size,
-    Tensor as Tensor,
-    Tensor as _Tensor,
-    device as device,
-)
-from fusegrad.eager.devices.amp import autocast as autocast, is_autocast_enabled as is_autocast_enabled
+from fusegrad.eager.core.tensor import Size as _Size, Tensor as Tensor, Tensor as _Tensor
+from fusegrad.eager.devices.amp import autocast as autocast
+from fusegrad.eager.devices.autocasting import is_autocast_enabled as is_autocast_enabled
 from fusegrad.eager.devices.cuda import OutOfMemoryError as OutOfMemoryError
 from fusegrad.eager.io.serialization import load as load, save as save
 from fusegrad.eager.io.storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
@@ -87,7 +89,7 @@ from fusegrad.eager.ops.linalg.sparse_tensor import SparseTensor as _SparseTenso
 from fusegrad.eager.ops.pointwise.numbers import Frexp as _Frexp
 from fusegrad.eager.random.generator import Generator as Generator, Generator as _Generator
 from fusegrad.eager.utils.control_flow import cond as cond, scan as scan, while_loop as while_loop
-from fusegrad.tracer.export.api import export as export
+from fusegrad.eager.utils.vmap import vmap as vmap
 
 __version__: str
 
@@ -109,8 +111,8 @@ def acos(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def acos_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def acosh(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def acosh_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
-def adaptive_avg_pool1d(input: _Tensor, output_size: _Any) -> _Tensor: ...
-def adaptive_max_pool1d(input: _Tensor, output_size: _Any) -> tuple[_Tensor, _Tensor]: ...
+def adaptive_avg_pool1d(input: _Tensor, output_size: _Sequence[_int | None] | _int) -> _Tensor: ...
+def adaptive_max_pool1d(input: _Tensor, output_size: _Ints) -> tuple[_Tensor, _Tensor]: ...
 def add(input: _Any, other: _Any, *, alpha: _Any = 1, out: _Any = None) -> _Tensor: ...
 def addbmm(
     input: _Tensor, batch1: _Tensor, batch2: _Tensor, *, beta: _Any = 1, alpha: _Any = 1, out: _Any = None
@@ -136,12 +138,12 @@ def affine_grid_generator(theta: _Tensor, size: _Sequence[_int], align_corners: 
 def alias_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def all(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: _bool = False,
     *,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def allclose(
     input: _Tensor, other: _Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False
@@ -150,40 +152,40 @@ def alpha_dropout(input: _Tensor, p: _float, train: _bool) -> _Tensor: ...
 def alpha_dropout_(input: _Tensor, p: _float, train: _bool) -> _Tensor: ...
 def amax(
     input: _Tensor,
-    dim: _Any = (),
+    dim: _Ints | None = (),
     keepdim: _bool = False,
     *,
+    axis: _Ints | None = (),
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def amin(
     input: _Tensor,
-    dim: _Any = (),
+    dim: _Ints | None = (),
     keepdim: _bool = False,
     *,
+    axis: _Ints | None = (),
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def aminmax(
     input: _Tensor,
     *,
     dim: _int | None = None,
     keepdim: _bool = False,
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Any: ...
 def angle(input: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def any(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: _bool = False,
     *,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def arange(
     start: _Any = 0,
@@ -216,28 +218,34 @@ def argmax(
     dim: _int | None = None,
     keepdim: _bool = False,
     *,
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def argmin(
     input: _Tensor,
     dim: _int | None = None,
     keepdim: _bool = False,
     *,
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def argsort(
-    input: _Tensor, dim: _int = -1, descending: _bool = False, *, stable: _bool = False, axis: _Any = ...
+    input: _Tensor, dim: _int = -1, descending: _bool = False, *, stable: _bool = False, axis: _int = -1
 ) -> _Tensor: ...
 def argwhere(input: _Tensor) -> _Tensor: ...
-def as_strided(input: _Tensor, size: _Any, stride: _Any, storage_offset: _int | None = None) -> _Tensor: ...
+def as_strided(
+    input: _Tensor, size: _Sequence[_int], stride: _Sequence[_int], storage_offset: _int | None = None
+) -> _Tensor: ...
 def as_strided_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def as_strided_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def as_strided_scatter(
-    input: _Tensor, src: _Tensor, size: _Any, stride: _Any, storage_offset: _int | None = None
+    input: _Tensor,
+    src: _Tensor,
+    size: _Sequence[_int],
+    stride: _Sequence[_int],
+    storage_offset: _int | None = None,
 ) -> _Tensor: ...
 def as_tensor(data: _Any, dtype: _Any = None, device: _Any = None) -> _Tensor: ...
 def asarray(
@@ -262,9 +270,9 @@ def atleast_2d(*tensors: _Any) -> _Any: ...
 def atleast_3d(*tensors: _Any) -> _Any: ...
 def avg_pool1d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
     ceil_mode: _bool = False,
     count_include_pad: _bool = True,
 ) -> _Tensor: ...
@@ -317,13 +325,13 @@ bool: _DType
 
 def broadcast_shapes(*shapes: _Any) -> _Size: ...
 def broadcast_tensors(*tensors: _Any) -> tuple[_Tensor, ...]: ...
-def broadcast_to(input: _Tensor, *sizes: _Any, size: _Any = None) -> _Tensor: ...
+def broadcast_to(input: _Tensor, *sizes: _Any, size: _Ints | None = None) -> _Tensor: ...
 def bucketize(
     input: _Any, boundaries: _Tensor, *, out_int32: _bool = False, right: _bool = False, out: _Any = None
 ) -> _Tensor: ...
 def cartesian_prod(*tensors: _Tensor) -> _Tensor: ...
 def cat(
-    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _Any = ...
+    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _int = 0
 ) -> _Tensor: ...
 def cdist(x1: _Tensor, x2: _Tensor, p: _float = 2.0, compute_mode: str | None = None) -> _Tensor: ...
 
@@ -345,7 +353,7 @@ channels_last_3d: _memory_format
 def cholesky(input: _Tensor, upper: _bool = False, *, out: _Any = None) -> _Tensor: ...
 def cholesky_inverse(input: _Tensor, upper: _bool = False, *, out: _Any = None) -> _Tensor: ...
 def cholesky_solve(input: _Tensor, input2: _Tensor, upper: _bool = False, *, out: _Any = None) -> _Tensor: ...
-def chunk(input: _Tensor, chunks: _int, dim: _int = 0, *, axis: _Any = ...) -> tuple[_Tensor, ...]: ...
+def chunk(input: _Tensor, chunks: _int, dim: _int = 0, *, axis: _int = 0) -> tuple[_Tensor, ...]: ...
 def clamp(input: _Tensor, min: _Any = None, max: _Any = None, *, out: _Any = None) -> _Tensor: ...
 def clamp_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def clamp_max(input: _Tensor, max: _Any, *, out: _Any = None) -> _Tensor: ...
@@ -363,10 +371,10 @@ complex128: _DType
 complex64: _DType
 
 def concat(
-    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _Any = ...
+    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _int = 0
 ) -> _Tensor: ...
 def concatenate(
-    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _Any = ...
+    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _int = 0
 ) -> _Tensor: ...
 def conj(input: _Tensor) -> _Tensor: ...
 def conj_physical(input: _Tensor, *, out: _Any = None) -> _Tensor: ...
@@ -379,58 +387,58 @@ def conv1d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
+    stride: _Ints = 1,
     padding: _Any = 0,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
     groups: _int = 1,
 ) -> _Tensor: ...
 def conv2d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
+    stride: _Ints = 1,
     padding: _Any = 0,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
     groups: _int = 1,
 ) -> _Tensor: ...
 def conv3d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
+    stride: _Ints = 1,
     padding: _Any = 0,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
     groups: _int = 1,
 ) -> _Tensor: ...
 def conv_transpose1d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
-    padding: _Any = 0,
-    output_padding: _Any = 0,
+    stride: _Ints = 1,
+    padding: _Ints = 0,
+    output_padding: _Ints = 0,
     groups: _int = 1,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
 ) -> _Tensor: ...
 def conv_transpose2d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
-    padding: _Any = 0,
-    output_padding: _Any = 0,
+    stride: _Ints = 1,
+    padding: _Ints = 0,
+    output_padding: _Ints = 0,
     groups: _int = 1,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
 ) -> _Tensor: ...
 def conv_transpose3d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
-    padding: _Any = 0,
-    output_padding: _Any = 0,
+    stride: _Ints = 1,
+    padding: _Ints = 0,
+    output_padding: _Ints = 0,
     groups: _int = 1,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
 ) -> _Tensor: ...
 def copysign(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def corrcoef(input: _Tensor) -> _Tensor: ...
@@ -442,14 +450,14 @@ def cosine_embedding_loss(
     input1: _Tensor, input2: _Tensor, target: _Tensor, margin: _float = 0.0, reduction: _Any = 0
 ) -> _Tensor: ...
 def cosine_similarity(
-    x1: _Tensor, x2: _Tensor, dim: _int = 1, eps: _float = 1e-08, *, axis: _Any = ...
+    x1: _Tensor, x2: _Tensor, dim: _int = 1, eps: _float = 1e-08, *, axis: _int = 1
 ) -> _Tensor: ...
-def count_nonzero(input: _Tensor, dim: _Any = None, *, axis: _Any = ...) -> _Tensor: ...
+def count_nonzero(input: _Tensor, dim: _Ints | None = None, *, axis: _Ints | None = None) -> _Tensor: ...
 def cov(
     input: _Tensor, *, correction: _int = 1, fweights: _Tensor | None = None, aweights: _Tensor | None = None
 ) -> _Tensor: ...
 def cross(
-    input: _Tensor, other: _Tensor, dim: _int | None = None, *, out: _Any = None, axis: _Any = ...
+    input: _Tensor, other: _Tensor, dim: _int | None = None, *, axis: _int | None = None, out: _Any = None
 ) -> _Tensor: ...
 def ctc_loss(
     log_probs: _Tensor,
@@ -460,16 +468,16 @@ def ctc_loss(
     reduction: _Any = 0,
     zero_infinity: _bool = False,
 ) -> _Tensor: ...
-def cummax(input: _Tensor, dim: _int, *, out: _Any = None, axis: _Any = ...) -> _Any: ...
-def cummin(input: _Tensor, dim: _int, *, out: _Any = None, axis: _Any = ...) -> _Any: ...
+def cummax(input: _Tensor, dim: _int, *, axis: _int = ..., out: _Any = None) -> _Any: ...
+def cummin(input: _Tensor, dim: _int, *, axis: _int = ..., out: _Any = None) -> _Any: ...
 def cumprod(
-    input: _Tensor, dim: _int, *, dtype: _Any = None, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: _int, *, dtype: _Any = None, axis: _int = ..., out: _Any = None
 ) -> _Tensor: ...
 def cumsum(
-    input: _Tensor, dim: _int, *, dtype: _Any = None, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: _int, *, dtype: _Any = None, axis: _int = ..., out: _Any = None
 ) -> _Tensor: ...
 def cumulative_trapezoid(
-    y: _Tensor, x: _Tensor | None = None, *, dx: _Any = None, dim: _int = -1, axis: _Any = ...
+    y: _Tensor, x: _Tensor | None = None, *, dx: _Any = None, dim: _int = -1, axis: _int = -1
 ) -> _Tensor: ...
 
 default_generator: _Generator
@@ -495,8 +503,8 @@ def diff(
     prepend: _Tensor | None = None,
     append: _Tensor | None = None,
     *,
+    axis: _int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def digamma(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def dist(input: _Tensor, other: _Tensor, p: _float = 2) -> _Tensor: ...
@@ -508,8 +516,13 @@ double: _DType
 
 def dropout(input: _Tensor, p: _float, train: _bool) -> _Tensor: ...
 def dropout_(input: _Tensor, p: _float, train: _bool) -> _Tensor: ...
+def dsmm(input: _Tensor, mat2: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def dsplit(
-    input: _Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None
+    input: _Tensor,
+    indices_or_sections: _Any = None,
+    *,
+    indices: _Ints | None = None,
+    sections: _int | None = None,
 ) -> tuple[_Tensor, ...]: ...
 def dstack(tensors: _Sequence[_Tensor], *, out: _Any = None) -> _Tensor: ...
 
@@ -526,7 +539,7 @@ def embedding(
 ) -> _Tensor: ...
 def empty(
     *sizes: _Any,
-    size: _Any = None,
+    size: _Ints | None = None,
     dtype: _Any = None,
     requires_grad: _bool = False,
     device: _Any = None,
@@ -546,7 +559,7 @@ def empty_like(
     pin_memory: _bool = False,
 ) -> _Tensor: ...
 def empty_permuted(
-    size: _Any,
+    size: _Sequence[_int],
     physical_layout: _Sequence[_int],
     *,
     dtype: _Any = None,
@@ -556,8 +569,8 @@ def empty_permuted(
     pin_memory: _bool = False,
 ) -> _Tensor: ...
 def empty_strided(
-    size: _Any,
-    stride: _Any,
+    size: _Sequence[_int],
+    stride: _Sequence[_int],
     *,
     dtype: _Any = None,
     requires_grad: _bool = False,
@@ -579,6 +592,9 @@ def exp_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def expand_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def expm1(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def expm1_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
+
+export: _Exporting
+
 def eye(
     n: _int,
     m: _int | None = None,
@@ -596,7 +612,7 @@ def fill_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def fix(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def fix_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def flatten(input: _Tensor, start_dim: _int = 0, end_dim: _int = -1) -> _Tensor: ...
-def flip(input: _Tensor, *order: _Any, dims: _Any = None) -> _Tensor: ...
+def flip(input: _Tensor, *order: _Any, dims: _Ints | None = None) -> _Tensor: ...
 def fliplr(input: _Tensor) -> _Tensor: ...
 def flipud(input: _Tensor) -> _Tensor: ...
 
@@ -621,7 +637,7 @@ def frombuffer(
     buffer: _Any, *, dtype: _Any, count: _int = -1, offset: _int = 0, requires_grad: _bool = False
 ) -> _Tensor: ...
 def full(
-    size: _Any,
+    size: _Ints,
     fill_value: _Any,
     *,
     dtype: _Any = None,
@@ -649,7 +665,7 @@ def gather(
     *,
     sparse_grad: _bool = False,
     out: _Tensor | None = None,
-    axis: _Any = ...,
+    axis: _int = ...,
 ) -> _Tensor: ...
 def gcd(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def gcd_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
@@ -659,12 +675,18 @@ def ger(input: _Tensor, vec2: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def get_compile_budget() -> _float | None: ...
 def get_default_device() -> _Any: ...
 def get_default_dtype() -> _DType: ...
+def get_deterministic_debug_mode() -> _int: ...
 def get_float32_matmul_precision() -> str: ...
 def get_num_interop_threads() -> _int: ...
 def get_rng_state() -> _Tensor: ...
 def grad(outputs: _Any, inputs: _Any = 0, *args: _Any, **kwargs: _Any) -> _Any: ...
 def gradient(
-    input: _Tensor, *, spacing: _Any = None, dim: _Any = None, edge_order: _int = 1, axis: _Any = ...
+    input: _Tensor,
+    *,
+    spacing: _Any = None,
+    dim: _Ints | None = None,
+    edge_order: _int = 1,
+    axis: _Ints | None = None,
 ) -> tuple[_Tensor, ...]: ...
 def greater(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def greater_equal(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
@@ -727,7 +749,11 @@ def histogramdd(
     density: _bool = False,
 ) -> _Any: ...
 def hsplit(
-    input: _Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None
+    input: _Tensor,
+    indices_or_sections: _Any = None,
+    *,
+    indices: _Ints | None = None,
+    sections: _int | None = None,
 ) -> tuple[_Tensor, ...]: ...
 def hstack(tensors: _Sequence[_Tensor], *, out: _Any = None) -> _Tensor: ...
 def hypot(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
@@ -743,13 +769,13 @@ def index_add(
     source: _Tensor,
     *,
     alpha: _Any = 1,
+    axis: _int = ...,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def index_copy(
-    input: _Tensor, dim: _int, index: _Tensor, source: _Tensor, *, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: _int, index: _Tensor, source: _Tensor, *, axis: _int = ..., out: _Any = None
 ) -> _Tensor: ...
-def index_fill(input: _Tensor, dim: _int, index: _Tensor, value: _Any, *, axis: _Any = ...) -> _Tensor: ...
+def index_fill(input: _Tensor, dim: _int, index: _Tensor, value: _Any, *, axis: _int = ...) -> _Tensor: ...
 def index_put(
     input: _Tensor, indices: _Sequence[_Any], values: _Tensor, accumulate: _bool = False
 ) -> _Tensor: ...
@@ -762,11 +788,11 @@ def index_reduce(
     reduce: str,
     *,
     include_self: _bool = True,
+    axis: _int = ...,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def index_select(
-    input: _Tensor, dim: _int, index: _Tensor, *, out: _Tensor | None = None, axis: _Any = ...
+    input: _Tensor, dim: _int, index: _Tensor, *, out: _Tensor | None = None, axis: _int = ...
 ) -> _Tensor: ...
 
 inf: _float
@@ -852,9 +878,9 @@ def kthvalue(
     dim: _int = -1,
     keepdim: _bool = False,
     *,
+    axis: _int = -1,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Any: ...
 def layer_norm(
     input: _Tensor,
@@ -893,11 +919,11 @@ def log2(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def log2_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def log_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def log_softmax(
-    input: _Tensor, dim: _int | None = None, *, dtype: _Any = None, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: _int | None = None, *, dtype: _Any = None, axis: _int | None = None, out: _Any = None
 ) -> _Tensor: ...
 def logaddexp(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def logaddexp2(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
-def logcumsumexp(input: _Tensor, dim: _int, *, out: _Any = None, axis: _Any = ...) -> _Tensor: ...
+def logcumsumexp(input: _Tensor, dim: _int, *, axis: _int = ..., out: _Any = None) -> _Tensor: ...
 def logdet(input: _Tensor) -> _Tensor: ...
 def logical_and(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def logical_not(input: _Any, *, out: _Any = None) -> _Tensor: ...
@@ -919,12 +945,12 @@ def logspace(
 ) -> _Tensor: ...
 def logsumexp(
     input: _Tensor,
-    dim: _Any,
+    dim: _Ints,
     keepdim: _bool = False,
     *,
+    axis: _Ints = ...,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 
 long: _DType
@@ -960,71 +986,71 @@ def matrix_exp(A: _Tensor) -> _Tensor: ...
 def matrix_power(input: _Tensor, n: _int, *, out: _Any = None) -> _Tensor: ...
 def max(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _int | _Tensor | None = None,
     keepdim: _bool = False,
     *,
     other: _Any = None,
+    axis: _int | _Tensor | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Any: ...
 def max_pool1d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
-    dilation: _Any = 1,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    dilation: _Ints = 1,
     ceil_mode: _bool = False,
     return_indices: _bool = False,
 ) -> _Any: ...
 def max_pool2d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
-    dilation: _Any = 1,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    dilation: _Ints = 1,
     ceil_mode: _bool = False,
     return_indices: _bool = False,
 ) -> _Any: ...
 def max_pool3d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
-    dilation: _Any = 1,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    dilation: _Ints = 1,
     ceil_mode: _bool = False,
     return_indices: _bool = False,
 ) -> _Any: ...
 def maximum(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def mean(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: _bool = False,
     *,
     dtype: _Any = None,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def median(
     input: _Tensor,
     dim: _int | None = None,
     keepdim: _bool = False,
     *,
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Any: ...
 def meshgrid(*tensors: _Any, indexing: str = "ij") -> tuple[_Tensor, ...]: ...
 def min(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _int | _Tensor | None = None,
     keepdim: _bool = False,
     *,
     other: _Any = None,
+    axis: _int | _Tensor | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Any: ...
 def minimum(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def mm(input: _Tensor, mat2: _Tensor, *, out: _Any = None) -> _Tensor: ...
@@ -1033,12 +1059,12 @@ def mode(
     dim: _int = -1,
     keepdim: _bool = False,
     *,
+    axis: _int = -1,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Any: ...
-def moveaxis(input: _Tensor, source: _Any, destination: _Any) -> _Tensor: ...
-def movedim(input: _Tensor, source: _Any, destination: _Any) -> _Tensor: ...
+def moveaxis(input: _Tensor, source: _Ints, destination: _Ints) -> _Tensor: ...
+def movedim(input: _Tensor, source: _Ints, destination: _Ints) -> _Tensor: ...
 def msort(input: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def mul(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def multinomial(
@@ -1066,22 +1092,22 @@ def nan_to_num(
 def nan_to_num_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def nanmean(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: _bool = False,
     *,
     dtype: _Any = None,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def nanmedian(
     input: _Tensor,
     dim: _int | None = None,
     keepdim: _bool = False,
     *,
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Any: ...
 def nanquantile(
     input: _Tensor,
@@ -1090,22 +1116,22 @@ def nanquantile(
     keepdim: _bool = False,
     *,
     interpolation: str = "linear",
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def nansum(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: _bool = False,
     *,
     dtype: _Any = None,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def narrow(
-    input: _Tensor, dim: _int, start: _int | _Tensor, length: _int, *, axis: _Any = ...
+    input: _Tensor, dim: _int, start: _int | _Tensor, length: _int, *, axis: _int = ...
 ) -> _Tensor: ...
 def narrow_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def native_batch_norm(
@@ -1129,7 +1155,7 @@ def native_group_norm(
     eps: _float,
 ) -> tuple[_Tensor, _Tensor, _Tensor]: ...
 def native_layer_norm(
-    input: _Tensor, normalized_shape: _Any, weight: _Tensor | None, bias: _Tensor | None, eps: _float
+    input: _Tensor, normalized_shape: _Ints, weight: _Tensor | None, bias: _Tensor | None, eps: _float
 ) -> tuple[_Tensor, _Tensor, _Tensor]: ...
 def ne(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def neg(input: _Any, *, out: _Any = None) -> _Tensor: ...
@@ -1142,18 +1168,18 @@ def nonzero_static(input: _Tensor, *, size: _int, fill_value: _int = -1, out: _A
 def norm(
     input: _Tensor,
     p: _Any = "fro",
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: _bool = False,
     dtype: _Any = None,
     *,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def normal(
     mean: _Any = 0.0,
     std: _Any = 1.0,
-    size: _Any = None,
+    size: _Ints | None = None,
     *,
     generator: _Generator | None = None,
     dtype: _Any = None,
@@ -1163,10 +1189,18 @@ def normal(
     out: _Any = None,
 ) -> _Tensor: ...
 def not_equal(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
+def nuclear_norm(
+    input: _Tensor,
+    dim: _Ints | None = None,
+    keepdim: _bool = False,
+    *,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
+) -> _Tensor: ...
 def numel(input: _Tensor) -> _int: ...
 def ones(
     *sizes: _Any,
-    size: _Any = None,
+    size: _Ints | None = None,
     dtype: _Any = None,
     requires_grad: _bool = False,
     device: _Any = None,
@@ -1203,11 +1237,11 @@ def pairwise_distance(
     eps: _float = 1e-06,
     keepdim: _bool = False,
     *,
-    keepdims: _bool = ...,
+    keepdims: _bool = False,
 ) -> _Tensor: ...
 def pca_lowrank(A: _Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2) -> _Any: ...
 def pdist(input: _Tensor, p: _float = 2.0) -> _Tensor: ...
-def permute(input: _Tensor, *order: _Any, dims: _Any = None) -> _Tensor: ...
+def permute(input: _Tensor, *order: _Any, dims: _Ints | None = None) -> _Tensor: ...
 def permute_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 
 pi: _float
@@ -1233,9 +1267,9 @@ def prod(
     keepdim: _bool = False,
     *,
     dtype: _Any = None,
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def put(input: _Tensor, index: _Tensor, source: _Tensor, accumulate: _bool = False) -> _Tensor: ...
 def qr(input: _Tensor, some: _bool = True, *, out: _Any = None) -> _Any: ...
@@ -1246,15 +1280,15 @@ def quantile(
     keepdim: _bool = False,
     *,
     interpolation: str = "linear",
+    axis: _int | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def rad2deg(input: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def rad2deg_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def rand(
     *sizes: _Any,
-    size: _Any = None,
+    size: _Ints | None = None,
     generator: _Generator | None = None,
     dtype: _Any = None,
     requires_grad: _bool = False,
@@ -1302,7 +1336,7 @@ def randint_like(
 ) -> _Tensor: ...
 def randn(
     *sizes: _Any,
-    size: _Any = None,
+    size: _Ints | None = None,
     generator: _Generator | None = None,
     dtype: _Any = None,
     requires_grad: _bool = False,
@@ -1352,7 +1386,7 @@ def relu(input: _Any) -> _Tensor: ...
 def relu_(input: _Tensor, *values: _Any, **given: _Any) -> _Tensor: ...
 def remainder(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def renorm(
-    input: _Tensor, p: _float, dim: _int, maxnorm: _float, *, out: _Any = None, axis: _Any = ...
+    input: _Tensor, p: _float, dim: _int, maxnorm: _float, *, axis: _int = ..., out: _Any = None
 ) -> _Tensor: ...
 def repeat_interleave(
     input: _Tensor,
@@ -1360,9 +1394,9 @@ def repeat_interleave(
     dim: _int | None = None,
     *,
     output_size: _int | None = None,
-    axis: _Any = ...,
+    axis: _int | None = None,
 ) -> _Tensor: ...
-def reshape(input: _Tensor, *sizes: _Any, shape: _Any = None) -> _Tensor: ...
+def reshape(input: _Tensor, *sizes: _Any, shape: _Ints | None = None) -> _Tensor: ...
 def resize_as_(input: _Tensor, the_template: _Tensor, *, memory_format: _Any = None) -> _Tensor: ...
 def resolve_conj(input: _Tensor) -> _Tensor: ...
 def resolve_neg(input: _Tensor) -> _Tensor: ...
@@ -1389,8 +1423,8 @@ def rnn_tanh_cell(
     b_ih: _Tensor | None = None,
     b_hh: _Tensor | None = None,
 ) -> _Tensor: ...
-def roll(input: _Tensor, shifts: _Any, dims: _Any = None) -> _Tensor: ...
-def rot90(input: _Tensor, k: _int = 1, dims: _Any = (0, 1)) -> _Tensor: ...
+def roll(input: _Tensor, shifts: _Ints, dims: _Ints | None = None) -> _Tensor: ...
+def rot90(input: _Tensor, k: _int = 1, dims: _Sequence[_int] = (0, 1)) -> _Tensor: ...
 def round(input: _Tensor, *, decimals: _int = 0, out: _Any = None) -> _Tensor: ...
 def round_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def row_stack(tensors: _Sequence[_Tensor], *, out: _Any = None) -> _Tensor: ...
@@ -1416,11 +1450,11 @@ def scatter(
     *,
     value: _Any = None,
     reduce: str | None = None,
+    axis: _int = ...,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def scatter_add(
-    input: _Tensor, dim: _int, index: _Tensor, src: _Tensor, *, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: _int, index: _Tensor, src: _Tensor, *, axis: _int = ..., out: _Any = None
 ) -> _Tensor: ...
 def scatter_reduce(
     input: _Tensor,
@@ -1430,8 +1464,8 @@ def scatter_reduce(
     reduce: str,
     *,
     include_self: _bool = True,
+    axis: _int = ...,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def searchsorted(
     sorted_sequence: _Tensor,
@@ -1444,14 +1478,15 @@ def searchsorted(
     out: _Any = None,
 ) -> _Tensor: ...
 def seed() -> _int: ...
-def select(input: _Tensor, dim: _int, index: _int, *, axis: _Any = ...) -> _Tensor: ...
+def select(input: _Tensor, dim: _int, index: _int, *, axis: _int = ...) -> _Tensor: ...
 def select_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
-def select_scatter(input: _Tensor, src: _Tensor, dim: _int, index: _int, *, axis: _Any = ...) -> _Tensor: ...
+def select_scatter(input: _Tensor, src: _Tensor, dim: _int, index: _int, *, axis: _int = ...) -> _Tensor: ...
 def selu(input: _Tensor, inplace: _bool = False) -> _Tensor: ...
 def selu_(input: _Tensor, *values: _Any, **given: _Any) -> _Tensor: ...
 def set_compile_budget(seconds: _float | None) -> None: ...
 def set_default_device(device: _Any) -> None: ...
 def set_default_tensor_type(t: _Any) -> None: ...
+def set_deterministic_debug_mode(debug_mode: _int | str) -> None: ...
 def set_eager_kernels(mode: _bool) -> None: ...
 def set_float32_matmul_precision(precision: str) -> None: ...
 def set_flush_denormal(mode: _bool) -> _bool: ...
@@ -1488,12 +1523,12 @@ def slice_scatter(
     end: _int | None = None,
     step: _int = 1,
     *,
+    axis: _int = 0,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def slogdet(A: _Tensor, *, out: _Any = None) -> _Any: ...
 def softmax(
-    input: _Tensor, dim: _int | None = None, *, dtype: _Any = None, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: _int | None = None, *, dtype: _Any = None, axis: _int | None = None, out: _Any = None
 ) -> _Tensor: ...
 def sort(
     input: _Tensor,
@@ -1501,8 +1536,8 @@ def sort(
     descending: _bool = False,
     *,
     stable: _bool | None = None,
+    axis: _int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Any: ...
 
 sparse_coo: _layout
@@ -1519,11 +1554,11 @@ def sparse_coo_tensor(
     is_coalesced: _bool = False,
 ) -> _SparseTensor: ...
 def split(
-    input: _Tensor, split_size_or_sections: _Any, dim: _int = 0, *, axis: _Any = ...
+    input: _Tensor, split_size_or_sections: _Any, dim: _int = 0, *, axis: _int = 0
 ) -> tuple[_Tensor, ...]: ...
 def split_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def split_with_sizes(
-    input: _Tensor, split_sizes: _Any, dim: _int = 0, *, axis: _Any = ...
+    input: _Tensor, split_sizes: _Sequence[_int], dim: _int = 0, *, axis: _int = 0
 ) -> tuple[_Tensor, ...]: ...
 def split_with_sizes_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def spmm(input: _Tensor, mat2: _Tensor, *, out: _Any = None) -> _Tensor: ...
@@ -1531,32 +1566,34 @@ def sqrt(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def sqrt_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def square(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def square_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
-def squeeze(input: _Tensor, dim: _int | _Sequence[_int] | None = None, *, axis: _Any = ...) -> _Tensor: ...
+def squeeze(
+    input: _Tensor, dim: _int | _Sequence[_int] | None = None, *, axis: _int | _Sequence[_int] | None = None
+) -> _Tensor: ...
 def squeeze_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def stack(
-    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _Any = ...
+    tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None, axis: _int = 0
 ) -> _Tensor: ...
 def std(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | _bool | None = None,
     unbiased: _bool = True,
     keepdim: _bool = False,
     *,
     correction: _float | None = None,
+    axis: _Ints | _bool | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def std_mean(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | _bool | None = None,
     unbiased: _bool = True,
     keepdim: _bool = False,
     *,
     correction: _float | None = None,
+    axis: _Ints | _bool | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> tuple[_Tensor, _Tensor]: ...
 def stft(
     input: _Tensor,
@@ -1578,13 +1615,13 @@ def sub(input: _Any, other: _Any, *, alpha: _Any = 1, out: _Any = None) -> _Tens
 def subtract(input: _Any, other: _Any, *, alpha: _Any = 1, out: _Any = None) -> _Tensor: ...
 def sum(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: _bool = False,
     *,
     dtype: _Any = None,
+    axis: _Ints | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def svd(input: _Tensor, some: _bool = True, compute_uv: _bool = True, *, out: _Any = None) -> _Any: ...
 def svd_lowrank(A: _Tensor, q: _int | None = 6, niter: _int | None = 2, M: _Tensor | None = None) -> _Any: ...
@@ -1594,7 +1631,7 @@ def t(input: _Tensor) -> _Tensor: ...
 def t_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def take(input: _Tensor, index: _Tensor, *, out: _Tensor | None = None) -> _Tensor: ...
 def take_along_dim(
-    input: _Tensor, indices: _Tensor, dim: _int | None = None, *, out: _Any = None, axis: _Any = ...
+    input: _Tensor, indices: _Tensor, dim: _int | None = None, *, axis: _int | None = None, out: _Any = None
 ) -> _Tensor: ...
 def tan(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def tan_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
@@ -1608,14 +1645,14 @@ def tensor_split(
     indices_or_sections: _Any = None,
     dim: _int = 0,
     *,
-    indices: _Any = None,
-    sections: _Any = None,
-    axis: _Any = ...,
+    indices: _Ints | None = None,
+    sections: _int | None = None,
+    axis: _int = 0,
 ) -> tuple[_Tensor, ...]: ...
 def tensordot(a: _Tensor, b: _Tensor, dims: _Any = 2, *, out: _Any = None) -> _Tensor: ...
 def threshold(input: _Tensor, *values: _Any, out: _Any = None, **given: _Any) -> _Tensor: ...
 def threshold_(input: _Tensor, *values: _Any, **given: _Any) -> _Tensor: ...
-def tile(input: _Tensor, *counts: _Any, dims: _Any = None) -> _Tensor: ...
+def tile(input: _Tensor, *counts: _Any, dims: _Ints | None = None) -> _Tensor: ...
 def topk(
     input: _Tensor,
     k: _int,
@@ -1623,17 +1660,17 @@ def topk(
     largest: _bool = True,
     sorted: _bool = True,
     *,
+    axis: _int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Any: ...
 def trace(input: _Tensor) -> _Tensor: ...
 def transpose(input: _Tensor, dim0: _int, dim1: _int) -> _Tensor: ...
 def transpose_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def trapezoid(
-    y: _Tensor, x: _Tensor | None = None, *, dx: _Any = None, dim: _int = -1, axis: _Any = ...
+    y: _Tensor, x: _Tensor | None = None, *, dx: _Any = None, dim: _int = -1, axis: _int = -1
 ) -> _Tensor: ...
 def trapz(
-    y: _Tensor, x: _Tensor | None = None, *, dx: _Any = None, dim: _int = -1, axis: _Any = ...
+    y: _Tensor, x: _Tensor | None = None, *, dx: _Any = None, dim: _int = -1, axis: _int = -1
 ) -> _Tensor: ...
 def triangular_solve(
     input: _Tensor,
@@ -1674,9 +1711,9 @@ uint32: _DType
 uint64: _DType
 uint8: _DType
 
-def unbind(input: _Tensor, dim: _int = 0, *, axis: _Any = ...) -> tuple[_Tensor, ...]: ...
+def unbind(input: _Tensor, dim: _int = 0, *, axis: _int = 0) -> tuple[_Tensor, ...]: ...
 def unbind_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
-def unflatten(input: _Tensor, dim: _int, sizes: _Sequence[_int], *, axis: _Any = ...) -> _Tensor: ...
+def unflatten(input: _Tensor, dim: _int, sizes: _Sequence[_int], *, axis: _int = ...) -> _Tensor: ...
 def unfold_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def unique(
     input: _Tensor,
@@ -1685,7 +1722,7 @@ def unique(
     return_counts: _bool = False,
     dim: _int | None = None,
     *,
-    axis: _Any = ...,
+    axis: _int | None = None,
 ) -> _Any: ...
 def unique_consecutive(
     input: _Tensor,
@@ -1693,48 +1730,52 @@ def unique_consecutive(
     return_counts: _bool = False,
     dim: _int | None = None,
     *,
-    axis: _Any = ...,
+    axis: _int | None = None,
 ) -> _Any: ...
 def unravel_index(indices: _Tensor, shape: _Any) -> tuple[_Tensor, ...]: ...
-def unsafe_chunk(input: _Tensor, chunks: _int, dim: _int = 0, *, axis: _Any = ...) -> tuple[_Tensor, ...]: ...
+def unsafe_chunk(input: _Tensor, chunks: _int, dim: _int = 0, *, axis: _int = 0) -> tuple[_Tensor, ...]: ...
 def unsafe_split(
-    input: _Tensor, split_size: _int, dim: _int = 0, *, axis: _Any = ...
+    input: _Tensor, split_size: _int, dim: _int = 0, *, axis: _int = 0
 ) -> tuple[_Tensor, ...]: ...
 def unsafe_split_with_sizes(
-    input: _Tensor, split_sizes: _Any, dim: _int = 0, *, axis: _Any = ...
+    input: _Tensor, split_sizes: _Sequence[_int], dim: _int = 0, *, axis: _int = 0
 ) -> tuple[_Tensor, ...]: ...
-def unsqueeze(input: _Tensor, dim: _int, *, axis: _Any = ...) -> _Tensor: ...
+def unsqueeze(input: _Tensor, dim: _int, *, axis: _int = ...) -> _Tensor: ...
 def unsqueeze_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def use_deterministic_algorithms(mode: _bool, *, warn_only: _bool = False) -> None: ...
 def vander(x: _Tensor, N: _int | None = None, increasing: _bool = False) -> _Tensor: ...
 def var(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | _bool | None = None,
     unbiased: _bool = True,
     keepdim: _bool = False,
     *,
     correction: _float | None = None,
+    axis: _Ints | _bool | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> _Tensor: ...
 def var_mean(
     input: _Tensor,
-    dim: _Any = None,
+    dim: _Ints | _bool | None = None,
     unbiased: _bool = True,
     keepdim: _bool = False,
     *,
     correction: _float | None = None,
+    axis: _Ints | _bool | None = None,
+    keepdims: _bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: _bool = ...,
 ) -> tuple[_Tensor, _Tensor]: ...
 def vdot(input: _Tensor, other: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def view_as_complex(input: _Tensor) -> _Tensor: ...
 def view_as_real(input: _Tensor) -> _Tensor: ...
 def view_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def vsplit(
-    input: _Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None
+    input: _Tensor,
+    indices_or_sections: _Any = None,
+    *,
+    indices: _Ints | None = None,
+    sections: _int | None = None,
 ) -> tuple[_Tensor, ...]: ...
 def vstack(tensors: _Sequence[_Tensor], *, out: _Any = None) -> _Tensor: ...
 def wait_for_compilation() -> None: ...
@@ -1745,7 +1786,7 @@ def xlogy_(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def zero_(self: _Tensor) -> _Tensor: ...
 def zeros(
     *sizes: _Any,
-    size: _Any = None,
+    size: _Ints | None = None,
     dtype: _Any = None,
     requires_grad: _bool = False,
     device: _Any = None,

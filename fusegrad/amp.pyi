@@ -5,5 +5,5 @@ from fusegrad.eager.devices.amp import (
     autocast as autocast,
     custom_bwd as custom_bwd,
     custom_fwd as custom_fwd,
-    is_autocast_available as is_autocast_available,
 )
+from fusegrad.eager.devices.autocasting import is_autocast_available as is_autocast_available

@@ -1,4 +1,4 @@
-"""The command line: `fusegrad compare|explain|export|bench|version`.
+"""The command line: `fusegrad compare|explain|export|run|cache|inspect|bench|version`.
 
 A function is named `path.py:function`. Its arguments are found, in this order: from `--shapes`;
 `FUNCTION_args` or `example_args` in its file, a tuple or a function that makes one.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -86,11 +87,34 @@ def parser() -> argparse.ArgumentParser:
     explain = command("explain", run_explain, "show what a function compiles to and what guards it")
     explain.add_argument("--kernels", action="store_true", help="print the loop kernels too")
     export = command("export", run_export, "write what a function computes to a file")
-    export.add_argument("path", help="the file; .py, .onnx, .dot or .html")
+    export.add_argument("path", help="the file; .py, .onnx, .dot, .html, .fgx, .so or .o")
     for added in (compare, explain, export):
         added.add_argument("--shapes", metavar="SHAPES", help="shapes of random arguments: 32x784,784x10")
         added.add_argument("--dtype", default="float32", help="their dtype (default: float32)")
     command("version", run_version, "print the version")
+    cache = commands.add_parser("cache", help="show or clear what is kept between processes")
+    cache.add_argument("what", choices=["info", "clear"], help="show where it is and how full, or empty it")
+    cache.set_defaults(run=run_cache)
+    inspect = commands.add_parser("inspect", help="show what is in a file that fusegrad wrote")
+    inspect.add_argument("path", help="an entry of the cache, a library, an object or a .fgx file")
+    inspect.set_defaults(run=run_inspect)
+    run = commands.add_parser(
+        "run",
+        help="run a script as several processes, which MPI connects (docs/clusters.md)",
+        description="Run a script as several processes, which MPI connects.",
+    )
+    run.add_argument("--nproc-per-node", "--nproc_per_node", type=int, default=1, metavar="N")
+    run.add_argument(
+        "--nnodes", type=int, default=1, metavar="N", help="machines, with so many processes each"
+    )
+    run.add_argument(
+        "--mpiexec", default="", metavar="OPTIONS", help="options for mpiexec: '-hosts a,b -ppn 2'"
+    )
+    run.add_argument("--standalone", action="store_true", help="nothing: every run is")
+    run.add_argument("-m", "--module", action="store_true", help="the script is a module's name")
+    run.add_argument("script")
+    run.add_argument("arguments", nargs=argparse.REMAINDER)
+    run.set_defaults(run=run_ranks)
     # The suite has a parser of its own: to this one, its options are no options.
     bench = commands.add_parser(
         "bench",
@@ -153,12 +177,72 @@ def run_export(options: argparse.Namespace) -> None:
     print(f"wrote {options.path}")
 
 
+def run_cache(options: argparse.Namespace) -> None:
+    """`fusegrad cache`."""
+    from fusegrad.compiler.artefacts import folder
+
+    if options.what == "clear":
+        try:
+            print(f"took {folder.clear()} entries away from {folder.place() or 'nowhere'}")
+        except (OSError, folder.Unusable) as error:
+            raise UsageError(str(error)) from error
+        return
+    found = folder.state()
+    print(f"folder   {found.path or 'none'}")
+    print(f"used     {f'no: {found.why_not}' if found.why_not else 'yes'}")
+    print(f"entries  {found.entries}, by {found.keys} keys")
+    print(f"bytes    {found.size:,} of at most {found.most:,}")
+
+
+def run_inspect(options: argparse.Namespace) -> None:
+    """`fusegrad inspect`."""
+    from fusegrad.compiler.artefacts import folder, form
+    from fusegrad.tracer.export.graph_file import facts
+
+    if options.path.endswith(".fgx"):
+        try:
+            print("\n".join(f"{name:8} {fact}" for name, fact in facts(options.path).items()))
+        except OSError as error:
+            raise UsageError(f"{options.path}: {error}") from error
+        return
+    try:
+        data = Path(options.path).read_bytes()
+        is_entry = folder.content(data).startswith(form.MAGIC)
+        artefact = form.unpacked(folder.content(data)) if is_entry else form.embedded(data)
+    except (OSError, form.Malformed) as error:
+        raise UsageError(f"{options.path}: {error}") from error
+    print(f"kind     {artefact.kind}")
+    for name, fact in sorted(artefact.facts.items()):
+        print(f"{name:8} {', '.join(map(str, fact)) if isinstance(fact, list) else fact}")
+    for name, part in artefact.parts.items():
+        print(f"part     {name}, {len(part):,} bytes")
+        if name == "graph":
+            print(part.decode())
+
+
 def run_bench(options: argparse.Namespace) -> int:
     """`fusegrad bench`: the suite of the repository that this package was installed from."""
     suite = Path(__file__).resolve().parent.parent / "benchmarks" / "suite.py"
     if not suite.is_file():
         raise UsageError("the benchmarks are in fusegrad's repository, not in the package; run it there")
     return subprocess.run([sys.executable, str(suite), *options.arguments]).returncode
+
+
+def run_ranks(options: argparse.Namespace) -> int:
+    """`fusegrad run`: the exit status of the rank that failed first, which is named."""
+    from fusegrad.eager.ranks.launch import run
+
+    if options.nproc_per_node < 1 or options.nnodes < 1:
+        raise UsageError("--nproc-per-node and --nnodes must be at least 1")
+    if not options.module and not os.path.isfile(options.script):
+        raise UsageError(f"there is no file {options.script}")
+    script = ["-m", options.script] if options.module else [options.script]
+    status, end = run(
+        [*script, *options.arguments], options.nproc_per_node, options.nnodes, shlex.split(options.mpiexec)
+    )
+    if end is not None:
+        print(f"fusegrad run: {end}", file=sys.stderr)
+    return status
 
 
 def run_version(options: argparse.Namespace) -> None:

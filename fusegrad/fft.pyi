@@ -2,6 +2,7 @@
 
 from typing import Any as _Any
 
+from fusegrad.eager.core.sizes import Ints as _Ints
 from fusegrad.eager.core.tensor import Tensor as _Tensor
 
 def fft(
@@ -10,17 +11,17 @@ def fft(
     dim: int = -1,
     norm: str | None = None,
     *,
+    axis: int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def fft2(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = (-2, -1),
+    s: _Ints | None = None,
+    dim: _Ints = (-2, -1),
     norm: str | None = None,
     *,
+    axis: _Ints = (-2, -1),
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def fftfreq(
     n: int,
@@ -33,40 +34,40 @@ def fftfreq(
 ) -> _Tensor: ...
 def fftn(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = None,
+    s: _Ints | None = None,
+    dim: _Ints | None = None,
     norm: str | None = None,
     *,
+    axis: _Ints | None = None,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
-def fftshift(input: _Tensor, dim: _Any = None, *, axis: _Any = ...) -> _Tensor: ...
+def fftshift(input: _Tensor, dim: _Ints | None = None, *, axis: _Ints | None = None) -> _Tensor: ...
 def hfft(
     input: _Tensor,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
     *,
+    axis: int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def hfft2(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = (-2, -1),
+    s: _Ints | None = None,
+    dim: _Ints = (-2, -1),
     norm: str | None = None,
     *,
+    axis: _Ints = (-2, -1),
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def hfftn(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = None,
+    s: _Ints | None = None,
+    dim: _Ints | None = None,
     norm: str | None = None,
     *,
+    axis: _Ints | None = None,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def ifft(
     input: _Tensor,
@@ -74,54 +75,54 @@ def ifft(
     dim: int = -1,
     norm: str | None = None,
     *,
+    axis: int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def ifft2(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = (-2, -1),
+    s: _Ints | None = None,
+    dim: _Ints = (-2, -1),
     norm: str | None = None,
     *,
+    axis: _Ints = (-2, -1),
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def ifftn(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = None,
+    s: _Ints | None = None,
+    dim: _Ints | None = None,
     norm: str | None = None,
     *,
+    axis: _Ints | None = None,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
-def ifftshift(input: _Tensor, dim: _Any = None, *, axis: _Any = ...) -> _Tensor: ...
+def ifftshift(input: _Tensor, dim: _Ints | None = None, *, axis: _Ints | None = None) -> _Tensor: ...
 def ihfft(
     input: _Tensor,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
     *,
+    axis: int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def ihfft2(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = (-2, -1),
+    s: _Ints | None = None,
+    dim: _Ints = (-2, -1),
     norm: str | None = None,
     *,
+    axis: _Ints = (-2, -1),
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def ihfftn(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = None,
+    s: _Ints | None = None,
+    dim: _Ints | None = None,
     norm: str | None = None,
     *,
+    axis: _Ints | None = None,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def irfft(
     input: _Tensor,
@@ -129,26 +130,26 @@ def irfft(
     dim: int = -1,
     norm: str | None = None,
     *,
+    axis: int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def irfft2(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = (-2, -1),
+    s: _Ints | None = None,
+    dim: _Ints = (-2, -1),
     norm: str | None = None,
     *,
+    axis: _Ints = (-2, -1),
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def irfftn(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = None,
+    s: _Ints | None = None,
+    dim: _Ints | None = None,
     norm: str | None = None,
     *,
+    axis: _Ints | None = None,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def rfft(
     input: _Tensor,
@@ -156,17 +157,17 @@ def rfft(
     dim: int = -1,
     norm: str | None = None,
     *,
+    axis: int = -1,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def rfft2(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = (-2, -1),
+    s: _Ints | None = None,
+    dim: _Ints = (-2, -1),
     norm: str | None = None,
     *,
+    axis: _Ints = (-2, -1),
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...
 def rfftfreq(
     n: int,
@@ -179,10 +180,10 @@ def rfftfreq(
 ) -> _Tensor: ...
 def rfftn(
     input: _Tensor,
-    s: _Any = None,
-    dim: _Any = None,
+    s: _Ints | None = None,
+    dim: _Ints | None = None,
     norm: str | None = None,
     *,
+    axis: _Ints | None = None,
     out: _Any = None,
-    axis: _Any = ...,
 ) -> _Tensor: ...

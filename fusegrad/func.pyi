@@ -15,6 +15,7 @@ from fusegrad.eager.autograd.func import (
 )
 from fusegrad.eager.autograd.functional_call import functional_call as functional_call
 from fusegrad.eager.autograd.levels import Argnums as _Argnums
+from fusegrad.eager.utils.vmap import stack_module_state as stack_module_state, vmap as vmap
 
 def jacobian(
     function: _Callable[..., _Any],

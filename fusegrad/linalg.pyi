@@ -3,15 +3,14 @@
 from collections.abc import Sequence as _Sequence
 from typing import Any as _Any
 
+from fusegrad.eager.core.sizes import Ints as _Ints
 from fusegrad.eager.core.tensor import Tensor as _Tensor
 from fusegrad.eager.ops.linalg.matrices import LinAlgError as LinAlgError
 
 def cholesky(A: _Tensor, *, upper: bool = False, out: _Any = None) -> _Tensor: ...
 def cholesky_ex(A: _Tensor, *, upper: bool = False, check_errors: bool = False, out: _Any = None) -> _Any: ...
 def cond(A: _Tensor, p: _Any = None, *, out: _Any = None) -> _Tensor: ...
-def cross(
-    input: _Tensor, other: _Tensor, *, dim: int = -1, out: _Any = None, axis: _Any = ...
-) -> _Tensor: ...
+def cross(input: _Tensor, other: _Tensor, *, dim: int = -1, axis: int = -1, out: _Any = None) -> _Tensor: ...
 def det(A: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def diagonal(A: _Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> _Tensor: ...
 def eig(A: _Tensor, *, out: _Any = None) -> _Any: ...
@@ -42,13 +41,13 @@ def matrix_exp(A: _Tensor) -> _Tensor: ...
 def matrix_norm(
     A: _Tensor,
     ord: _Any = "fro",
-    dim: _Any = (-2, -1),
+    dim: _Ints = (-2, -1),
     keepdim: bool = False,
     *,
     dtype: _Any = None,
+    axis: _Ints = (-2, -1),
+    keepdims: bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: bool = ...,
 ) -> _Tensor: ...
 def matrix_power(input: _Tensor, n: int, *, out: _Any = None) -> _Tensor: ...
 def matrix_rank(
@@ -64,13 +63,13 @@ def multi_dot(tensors: _Sequence[_Tensor], *, out: _Any = None) -> _Tensor: ...
 def norm(
     A: _Tensor,
     ord: _Any = None,
-    dim: _Any = None,
+    dim: _Ints | None = None,
     keepdim: bool = False,
     *,
     dtype: _Any = None,
+    axis: _Ints | None = None,
+    keepdims: bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: bool = ...,
 ) -> _Tensor: ...
 def pinv(
     A: _Tensor,
@@ -97,15 +96,15 @@ def tensorsolve(
     A: _Tensor, other: _Tensor, dims: _Sequence[int] | None = None, *, out: _Any = None
 ) -> _Tensor: ...
 def vander(x: _Tensor, N: int | None = None) -> _Tensor: ...
-def vecdot(x: _Tensor, y: _Tensor, *, dim: int = -1, out: _Any = None, axis: _Any = ...) -> _Tensor: ...
+def vecdot(x: _Tensor, y: _Tensor, *, dim: int = -1, axis: int = -1, out: _Any = None) -> _Tensor: ...
 def vector_norm(
     input: _Tensor,
-    ord: float = 2,
-    dim: _Any = None,
+    ord: _Any = 2,
+    dim: _Ints | None = None,
     keepdim: bool = False,
     *,
     dtype: _Any = None,
+    axis: _Ints | None = None,
+    keepdims: bool = False,
     out: _Any = None,
-    axis: _Any = ...,
-    keepdims: bool = ...,
 ) -> _Tensor: ...

@@ -1,4 +1,4 @@
 """ONNX files, as `torch.onnx`."""
 
-from fusegrad.tracer.export.torch_onnx import *
-from fusegrad.tracer.export.torch_onnx import __all__ as __all__
+from fusegrad.tracer.export.onnx.torch_names import *
+from fusegrad.tracer.export.onnx.torch_names import __all__ as __all__

@@ -3,13 +3,14 @@
 from collections.abc import Iterator as _Iterator
 from typing import Any as _Any
 
+from fusegrad.eager.core.sizes import Ints as _Ints
 from fusegrad.eager.core.tensor import Tensor as _Tensor
-from fusegrad.eager.random.drawing import bernoulli_ as bernoulli_, normal_ as normal_, uniform_ as uniform_
 from fusegrad.eager.random.generator import Generator as Generator, Generator as _Generator
 
 def bernoulli(
     input: _Tensor, p: float | None = None, *, generator: _Generator | None = None, out: _Tensor | None = None
 ) -> _Tensor: ...
+def bernoulli_(self: _Tensor, p: _Any = 0.5, *, generator: _Generator | None = None) -> _Tensor: ...
 def binomial(count: _Tensor, prob: _Tensor, generator: _Generator | None = None) -> _Tensor: ...
 def fork_rng(devices: _Any = None, enabled: bool = True, **ignored: _Any) -> _Iterator[None]: ...
 def get_rng_state() -> _Tensor: ...
@@ -26,7 +27,7 @@ def multinomial(
 def normal(
     mean: _Any = 0.0,
     std: _Any = 1.0,
-    size: _Any = None,
+    size: _Ints | None = None,
     *,
     generator: _Generator | None = None,
     dtype: _Any = None,
@@ -35,10 +36,13 @@ def normal(
     requires_grad: bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
+def normal_(
+    self: _Tensor, mean: float = 0.0, std: float = 1.0, *, generator: _Generator | None = None
+) -> _Tensor: ...
 def poisson(input: _Tensor, generator: _Generator | None = None) -> _Tensor: ...
 def rand(
     *sizes: _Any,
-    size: _Any = None,
+    size: _Ints | None = None,
     generator: _Generator | None = None,
     dtype: _Any = None,
     requires_grad: bool = False,
@@ -86,7 +90,7 @@ def randint_like(
 ) -> _Tensor: ...
 def randn(
     *sizes: _Any,
-    size: _Any = None,
+    size: _Ints | None = None,
     generator: _Generator | None = None,
     dtype: _Any = None,
     requires_grad: bool = False,
@@ -119,5 +123,8 @@ def randperm(
 ) -> _Tensor: ...
 def seed() -> int: ...
 def set_rng_state(new_state: _Tensor) -> None: ...
+def uniform_(
+    self: _Tensor, from_: float = 0.0, to: float = 1.0, *, generator: _Generator | None = None, **given: float
+) -> _Tensor: ...
 
 default_generator: _Generator

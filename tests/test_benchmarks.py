@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from fusegrad.eager.ranks.launch import can_launch
+
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 # They are scripts, not a package.
@@ -30,6 +32,17 @@ def run(*command: str, expect: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+def test_structures_beside_torch_run(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    run(str(BENCHMARKS / "structures.py"), "--quick", "--json", str(tmp_path / "figures.json"))
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert {f["program"]: f["ratios"].keys() for f in found} == {
+        "trees": {"one by one", "torch one by one"},
+        "cells": {"one by one", "torch one by one"},
+        "chains": {"one by one", "torch one by one"},
+    }
+
+
 def test_loops_beside_jax_run(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     run(str(BENCHMARKS / "loops.py"), "--quick", "--json", str(tmp_path / "figures.json"))
@@ -37,6 +50,7 @@ def test_loops_beside_jax_run(tmp_path: Path) -> None:
     assert found.keys() == {"fusegrad", "jax"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
     [
@@ -56,6 +70,15 @@ def test_benchmarks_run(name: str, tmp_path: Path) -> None:
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["benchmark"] == name
     assert figures["machine"]["cores"] >= 1
+
+
+def test_exchanges_beside_gloo_run(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    if not can_launch():
+        pytest.skip("needs MPI: pip install 'fusegrad[mpi]'")
+    run(str(BENCHMARKS / "distributed.py"), "reduce", "--quick", "--json", str(tmp_path / "figures.json"))
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert len(found) == 4 and all(times.keys() == {"fusegrad", "gloo"} for times in found.values())
 
 
 # The whole suite, as a user runs it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,37 @@ def test_tree_network(tmp_path: Path) -> None:
     (deeper,) = figures_after("as deep:", out)
     assert held_out >= 0.95
     assert deeper >= 0.8
+
+
+def test_tree_lstm(tmp_path: Path) -> None:
+    out = run("examples/tree_lstm.py", tmp_path)
+    losses = figures_after(": loss", out)
+    assert losses[-1] < losses[0] / 2
+    assert figures_after("held-out formulas:", out)[0] >= 0.9
+    joined, formulas, batches = map(int, re.search(r"(\d+) ops of (\d+) formulas .* as (\d+)", out).groups())
+    assert joined > 20 * formulas
+    assert batches < joined / 50
+
+
+def test_per_sample_gradients(tmp_path: Path) -> None:
+    out = run("examples/per_sample_gradients.py", tmp_path)
+    assert figures_after("ensemble: accuracy", out)[0] > 0.8
+    assert figures_after("largest gradient of an example", out)[0] > 0.5
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="libraries are linked by cc"
+)
+def test_trained_by_c(tmp_path: Path) -> None:
+    losses = figures_after("loss", run("examples/trained_by_c.py", tmp_path))
+    assert losses[-1] < losses[0] / 20
+    assert {p.name for p in tmp_path.iterdir()} == {"step.so", "step.h", "train.c", "train"}
+
+
+def test_search_in_parallel(tmp_path: Path) -> None:
+    pytest.importorskip("joblib")
+    out = run("examples/search_in_parallel.py", tmp_path)
+    assert out.count(" right\n") == 5 and figures_after("ensemble of 3:", out)[0] > 0.9
 
 
 def test_char_lstm(tmp_path: Path) -> None:

@@ -39,10 +39,14 @@ SAMPLE = [
     "models/perceptron/16/32/float32",
     "ordering/topk/3/16/float32",
     "pairwise/gravity/5/float64",
+    "pointwise/horner/1000/1000/float64",
     "products/batched/100/8/8/8/float32",
     "recurrence/elman/5/2/4/float32",
     "reduction/logsumexp/last/1000x2/float32",
+    "scans/cox/500/float64",
     "second/gradient_penalty/16/16/float32",
+    "short_axes/quaternions/100/float32",
+    "spectra/rotary/2000/float64",
     "tiny/rosenbrock/10/float32",
 ]
 

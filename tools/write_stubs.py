@@ -143,9 +143,6 @@ class Stub(ast.NodeTransformer):
             several = parameters[0].kind is inspect.Parameter.VAR_POSITIONAL
             first = first if several else first.replace(kind=parameters[0].kind)
             parameters[: 0 if several else 1] = [first]
-        parameters = _with_numpy_names(
-            function, parameters, {"axis": self.any(), "keepdims": Text(self.builtin("bool"))}
-        )
         words = given.return_annotation
         result = self.tensor() if words is inspect.Parameter.empty else self.annotation(words, source)
         return str(inspect.Signature(parameters, return_annotation=result))
@@ -195,22 +192,6 @@ def _default(value: Any) -> Any:
     return value if value is inspect.Parameter.empty or (plain and finite) else Text("...")
 
 
-def _with_numpy_names(
-    function: Any, parameters: list[inspect.Parameter], kinds: dict[str, Text]
-) -> list[inspect.Parameter]:
-    """With `axis` and `keepdims`, for what takes them as `dim` and `keepdim`."""
-    code = function.__code__
-    outer = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    names = {p.name for p in parameters}
-    added = [name for name in kinds if name in outer and name not in names]
-    if not added:
-        return parameters
-    only = inspect.Parameter.KEYWORD_ONLY
-    known = [inspect.Parameter(n, only, default=Text("..."), annotation=kinds[n]) for n in added]
-    rest = parameters.pop() if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD else None
-    return [*parameters, *known, *([rest] if rest else [])]
-
-
 def _home(value: Any, name: str) -> tuple[str, str] | None:
     """The module and the name of the statement that defines a function or class, if one gives its types."""
     if isinstance(value, type):
@@ -243,7 +224,7 @@ def public_stub(name: str) -> str:
         standard = _standard_home(value, public)
         if standard:
             stub.lines.append(f"from {standard} import {public} as {public}")
-        elif isinstance(value, types.ModuleType):
+        elif isinstance(value, types.ModuleType) and type(value) is types.ModuleType:
             stub.lines.append(f"from {name} import {public} as {public}")
         elif isinstance(value, type):
             stub.lines.append(_class_line(stub, public, value))

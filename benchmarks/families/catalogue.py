@@ -12,7 +12,7 @@ from families.declare import Program
 
 LIST = Path(__file__).with_name("LIST.txt")
 DRAWN = "drawn"  # the family of the grammar's programs
-COUNT = 44  # how many are drawn from a seed: a tenth of the list
+COUNT = 54  # how many are drawn from a seed: a tenth of the list
 COMPILED_EVERY = 4  # torch.compile takes seconds: it runs every fourth
 
 

@@ -14,20 +14,22 @@ from types import SimpleNamespace
 from typing import Any
 
 LIBRARY = """
-abs acos addcmul all amax amin any arange argmax argmin argsort asin atan atan2 bmm broadcast_to cat ceil
-clamp cos cosh cummax cumprod cumsum diag_embed diagonal diff digamma dot einsum erf exp expm1 eye flip floor
-full_like gather hypot index_add index_select kron lgamma log log10 log1p log2 logaddexp logcumsumexp
-logsumexp masked_fill matmul maximum mean meshgrid minimum movedim mv norm ones ones_like outer permute pow
-prod reciprocal repeat_interleave reshape roll round rsqrt scatter_add searchsorted sigmoid sign sin sinh
-softmax sort sqrt square squeeze stack std sum take_along_dim tan tanh tensordot tile topk trace transpose
-tril triu unsqueeze var where zeros zeros_like log_softmax lerp bucketize cdist addmm
+abs acos addcmul all amax amin angle any arange argmax argmin argsort asin atan atan2 bmm broadcast_to cat
+ceil clamp complex conj cos cosh cummax cumprod cumsum diag_embed diagonal diff digamma dot einsum erf exp
+expm1 eye flip floor full_like gather hypot imag index_add index_select kron lgamma log log10 log1p log2
+logaddexp logcumsumexp logsumexp masked_fill matmul maximum mean meshgrid minimum movedim mv norm ones
+ones_like outer permute pow prod real reciprocal repeat_interleave reshape roll round rsqrt scatter_add
+searchsorted sigmoid sign sin sinh softmax sort sqrt square squeeze stack std sum take_along_dim tan tanh
+tensordot tile topk trace transpose tril triu unbind unsqueeze var where zeros zeros_like log_softmax lerp
+bucketize cdist addmm
 """.split()
 FUNCTIONAL = """
 avg_pool2d batch_norm binary_cross_entropy_with_logits conv1d conv2d conv_transpose2d cosine_similarity
 cross_entropy elu embedding gelu group_norm huber_loss interpolate kl_div layer_norm leaky_relu max_pool2d
 mse_loss normalize one_hot pad relu scaled_dot_product_attention silu smooth_l1_loss softplus unfold
 """.split()
-LINALG = "cholesky det inv matrix_power slogdet solve solve_triangular vector_norm eigvalsh".split()
+LINALG = "cholesky cross det inv matrix_power slogdet solve solve_triangular vector_norm eigvalsh".split()
+SPECTRA = "rfft irfft".split()
 
 
 def names_of(library: str) -> SimpleNamespace:
@@ -41,7 +43,12 @@ def names_of(library: str) -> SimpleNamespace:
 
 def pytorch_style(library: Any) -> SimpleNamespace:
     """The names of torch or fusegrad, which are the library's own functions wherever it has one."""
-    rooms = ((library, LIBRARY), (library.nn.functional, FUNCTIONAL), (library.linalg, LINALG))
+    rooms = (
+        (library, LIBRARY),
+        (library.nn.functional, FUNCTIONAL),
+        (library.linalg, LINALG),
+        (library.fft, SPECTRA),
+    )
     own = {name: getattr(room, name) for room, names in rooms for name in names}
     # On a CPU JAX has no separate fused cell, torch has its own layer.
     lstm = library.lstm if library.__name__ == "torch" else None

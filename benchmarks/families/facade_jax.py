@@ -11,9 +11,9 @@ from jax import lax, numpy as jnp
 from jax.scipy import linalg as scipy_linalg, special
 
 SAME = """
-abs atan2 ceil cos cosh dot einsum exp expm1 eye floor full_like hypot kron log log10 log1p log2 logaddexp
-matmul maximum minimum ones ones_like outer pow reciprocal reshape round sign sin sinh sqrt square stack tan
-tanh tensordot tile trace tril triu where zeros zeros_like broadcast_to
+abs angle atan2 ceil conj cos cosh cross dot einsum exp expm1 eye floor full_like hypot imag kron log log10
+log1p log2 logaddexp matmul maximum minimum ones ones_like outer pow real reciprocal reshape round sign sin
+sinh sqrt square stack tan tanh tensordot tile trace tril triu where zeros zeros_like broadcast_to
 """.split()
 BY_AXIS = "all amax amin any argmax argmin mean prod std sum var".split()
 ALONG = {"sort": jnp.sort, "argsort": jnp.argsort, "cumsum": jnp.cumsum, "cumprod": jnp.cumprod}
@@ -233,6 +233,7 @@ ADAPTED: dict[str, Any] = {
     "cdist": cdist,
     "cholesky": jnp.linalg.cholesky,
     "clamp": lambda x, min=None, max=None: jnp.clip(x, min, max),
+    "complex": lax.complex,
     "cond": lambda predicate, yes, no, *operands: lax.cond(predicate, yes, no, *operands),
     "conv1d": convolution(1),
     "conv2d": convolution(2),
@@ -268,6 +269,7 @@ ADAPTED: dict[str, Any] = {
     "int64": jnp.int32,
     "interpolate": interpolate,
     "inv": jnp.linalg.inv,
+    "irfft": jnp.fft.irfft,
     "jacobian": jax.jacrev,
     "kl_div": kl_div,
     "layer_norm": layer_norm,
@@ -293,6 +295,7 @@ ADAPTED: dict[str, Any] = {
     "relu": jax.nn.relu,
     "repeat_interleave": lambda x, count, dim: jnp.repeat(x, count, axis=dim),
     "roll": lambda x, shifts, dims: jnp.roll(x, shifts, axis=dims),
+    "rfft": jnp.fft.rfft,
     "rsqrt": lax.rsqrt,
     "scaled_dot_product_attention": attention,
     "scan": scan,
@@ -313,6 +316,7 @@ ADAPTED: dict[str, Any] = {
     "tensor": jnp.asarray,
     "topk": topk,
     "transpose": lambda x, one, other: jnp.swapaxes(x, one, other),
+    "unbind": lambda x, dim: jnp.unstack(x, axis=dim),
     "unfold": unfold,
     "unsqueeze": lambda x, dim: jnp.expand_dims(x, dim),
     "vector_norm": vector_norm,

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.eager.core.op import Op, Params, TensorType
 from fusegrad.eager.ops.linalg.matrices import INT32, scipy_linalg
 from fusegrad.tracer.ir.graph import Equation, Source
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 _BOOL = np.dtype(bool)
 

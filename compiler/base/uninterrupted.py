@@ -63,6 +63,23 @@ class Running(Generic[R]):
         return self._made[0]
 
 
+class Finished(Generic[R]):
+    """What would have run, and was known."""
+
+    failed, finished = False, True
+
+    def __init__(self, result: R) -> None:
+        self._result = result
+
+    def wait(self) -> list[BaseException]:
+        """No time."""
+        return []
+
+    def result(self) -> R:
+        """What it gives."""
+        return self._result
+
+
 def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
     """`function` in a thread of its own where it would be in Python's main one, for whose end one waits."""
 

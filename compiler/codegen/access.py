@@ -8,7 +8,7 @@ the loop leaves out touch no memory.
 from __future__ import annotations
 
 from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
-from fusegrad.compiler.kernel.ir import PLACE, Buffer
+from fusegrad.compiler.kernel.ir import PLACE, Buffer, Operand
 from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
 
 
@@ -34,13 +34,13 @@ class Access:
 
     # Addresses.
 
-    def _address(self, buffer: Buffer, places: tuple[str, ...] = ()) -> tuple[str, Val | None]:
+    def _address(self, buffer: Buffer, places: tuple[Operand, ...] = ()) -> tuple[str, Val | None]:
         """Where the element is: that of lane 0, and how many elements vector indices add to it."""
         w, moves, spread = self.w, [], None
         given = iter(places)
         for i, axis in enumerate(buffer.axes):
             step = self.steps[buffer.name, i]
-            index = self.values[next(given)] if axis == PLACE else Val(self.indices[axis], "i64")
+            index = self._place(next(given)) if axis == PLACE else Val(self.indices[axis], "i64")
             if index.lanes:
                 steps = w.splat(Val(step, "i64"), self.lanes)
                 moved = index if step == "1" else w.binary("mul", index, steps)
@@ -53,9 +53,12 @@ class Access:
             address = w.offset(address, move, memory_type(buffer.dtype))
         return address, spread
 
-    def row_address(self, buffer: Buffer) -> str:
+    def _place(self, place: Operand) -> Val:
+        return Val(str(place), "i64") if isinstance(place, int) else self.values[place]
+
+    def row_address(self, buffer: Buffer, places: tuple[Operand, ...] = ()) -> str:
         """Where the element at the current indices is."""
-        return self._address(buffer)[0]
+        return self._address(buffer, places)[0]
 
     def _varies(self, buffer: Buffer) -> bool:
         return self.vector_axis is not None and self.vector_axis in buffer.axes
@@ -88,7 +91,7 @@ class Access:
 
     # Reading.
 
-    def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> Val:
+    def load(self, buffer: Buffer, places: tuple[Operand, ...] = (), when: str | None = None) -> Val:
         """The buffer's element; a vector of them where lanes differ. 0 where `when` is false."""
         w, memory = self.w, memory_type(buffer.dtype)
         dtype = DTYPES[buffer.dtype].memory
@@ -159,7 +162,7 @@ class Access:
     # Writing.
 
     def store(
-        self, buffer: Buffer, value: Val, places: tuple[str, ...] = (), when: str | None = None
+        self, buffer: Buffer, value: Val, places: tuple[Operand, ...] = (), when: str | None = None
     ) -> None:
         """Put `value` at the current indices, where `when` is true."""
         w, align = self.w, DTYPES[buffer.dtype].size

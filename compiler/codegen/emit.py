@@ -10,22 +10,20 @@ then combines these in order and runs the statements after the loops.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from fusegrad.compiler.codegen.accumulation import FEW, Accumulation, Array, Places, combined, long_sums
-from fusegrad.compiler.codegen.index_set_splitting import Interior, interior
+from fusegrad.compiler.codegen.accumulation import FEW, Array, Places, combined, long_sums
 from fusegrad.compiler.codegen.kernel_parts import block_of, functions_written, lanes_of, outer_accumulators
 from fusegrad.compiler.codegen.prefetch import Ahead
-from fusegrad.compiler.codegen.primitives import apply, extreme
+from fusegrad.compiler.codegen.primitives import apply
+from fusegrad.compiler.codegen.tiles import read_by
+from fusegrad.compiler.codegen.vector_loops import VectorLoops
 from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
 from fusegrad.compiler.kernel.ir import (
-    ELEMENTARY,
     Accumulate,
     Accumulator,
     Assign,
-    Buffer,
     Compute,
     Kernel,
     Load,
@@ -37,22 +35,16 @@ from fusegrad.compiler.kernel.ir import (
     Statement,
     Store,
     Variable,
-    is_nested,
-    times_written,
     unrolled_counts,
     walk,
 )
 from fusegrad.compiler.llvm.function_writer import FunctionWriter
-from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer
+from fusegrad.compiler.llvm.ir_writer import Val, Writer
 from fusegrad.compiler.llvm.target import Target
 
 # Of more elementary functions than this a kernel has each once, and calls it: written out wherever they are
 # asked for, they would take LLVM seconds.
 MOST_WRITTEN_OUT = 4
-# A body of more statements than this is there once, for vectors that may not be full: LLVM takes as long for
-# it as for a hundred short ones.
-LONGEST_TWICE = 128
-
 
 # Of more buffers than registers have room for, the addresses are found in a loop.
 MOST_FOUND_APART = 12
@@ -73,7 +65,7 @@ def _find_text() -> str:
     return " ".join(f.text().split())
 
 
-class Emitter(Accumulation):
+class Emitter(VectorLoops):
     """Writes one function of a kernel."""
 
     def __init__(self, kernel: Kernel, declared: set[str], target: Target) -> None:
@@ -96,6 +88,7 @@ class Emitter(Accumulation):
         self.narrowed: dict[Val, tuple[Val, Val]] = {}  # conditions that are one of all lanes and one of each
         self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
         self.ahead: Ahead | None = None
+        self.divisions = {}
         self.stacks: Places = {}  # accumulators in registers, and variables
         self.wholes: Places = {}
         self.apart: set[str] = set()
@@ -116,15 +109,22 @@ class Emitter(Accumulation):
         w, block = self.w, self.block
         self.sizes = {axis: w.load_index("%block", place) for axis, place in block.sizes.items()}
         for name, dtype in self.kernel.numbers:
-            address, loaded = w.name("p"), w.name()
-            w.line(f"{address} = getelementptr i64, ptr %block, i64 {block.numbers[name]}")
-            w.line(f"{loaded} = load {memory_type(dtype)}, ptr {address}")
-            self.values[name] = w.convert(Val(loaded, DTYPES[dtype].memory), dtype)
+            self.values[name] = self._number(name, dtype)
         self._addresses()
         for buffer in (*self.kernel.inputs, *self.kernel.outputs):
             for i, step in enumerate(buffer.steps):
                 place = block.steps[buffer.name] + i
                 self.steps[buffer.name, i] = w.load_index("%block", place) if step is None else str(step)
+
+    def _number(self, name: str, dtype: str) -> Val:
+        place = self.w.offset("%block", str(self.block.numbers[name]), "i64")
+        memory = DTYPES[dtype].memory
+        return self.w.convert(self.w.emit(f"load {memory_type(dtype)}, ptr {place}", memory), dtype)
+
+    def numbers_of(self, body: Sequence[Statement]) -> None:
+        needed = {name for s in body for name in read_by(s)}
+        given = ((name, dtype) for name, dtype in self.kernel.numbers if name in needed)
+        self.values.update((name, self._number(name, dtype)) for name, dtype in given)
 
     def _addresses(self) -> None:
         """Where the buffers are: many are found by a loop, of which LLVM has little to do."""
@@ -229,7 +229,7 @@ class Emitter(Accumulation):
 
     # Statements.
 
-    def statements(self, body: tuple[Statement, ...] | list[Statement]) -> None:
+    def statements(self, body: Sequence[Statement]) -> None:
         for statement in body:
             match statement:
                 case Load(target, buffer, places, when):
@@ -296,169 +296,8 @@ class Emitter(Accumulation):
     def outer_targets(self) -> set[str]:
         return {a.target for a in outer_accumulators(self.kernel)}
 
-    def vector_loop(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
-        """Full vectors first, several at a time where that helps, then one masked vector for the rest."""
-        w = self.w
-        found = None if is_nested(body) else interior(axis, body)
-        if found is not None:
-            self.split_loop(axis, body, start, stop, found)
-            return
-        self.vector_axis = axis
-        room = w.index("sub", stop, start)
-        full = w.index("and", room, str(-self.lanes))
-        end = w.index("add", start, full)
-        if waits_for_itself(body):
-            many = w.index("and", room, str(-self.lanes * COPIES))
-            start, first = w.index("add", start, many), start
-            some = w.name()
-            w.line(f"{some} = icmp sgt i64 {many}, 0")
-            with w.when(some):
-                self.copied(axis, body, first, start)
-        if times_written(body) > LONGEST_TWICE:
-            with self.in_blocks(body, start, stop, self.lanes) as index:
-                self.masked(axis, body, index, stop)
-            self.take_in(body)
-            self.vector_axis = None
-            return
-        lines = self.next_row(axis) if self.ahead is not None and self.ahead.body is body else {}
-        with self.in_blocks(body, start, end, self.lanes) as index:
-            self.indices[axis] = index
-            for buffer, line in lines.items():
-                vector = w.offset(line, index, memory_type(buffer.dtype))
-                for place in range(0, self.lanes * DTYPES[buffer.dtype].size, LINE):
-                    w.prefetch(w.offset(vector, str(place)))
-            self.vector_round(body)
-        rest = w.index("sub", stop, end)
-        some = w.name()
-        w.line(f"{some} = icmp sgt i64 {rest}, 0")
-        with w.when(some):
-            self.masked(axis, body, end, stop)
-        self.take_in(body)
-        self.vector_axis = None
 
-    def next_row(self, axis: str) -> dict[Buffer, str]:
-        """Where what is fetched ahead begins."""
-        assert self.ahead is not None
-        before = dict(self.indices)
-        self.indices[axis] = "0"
-        self.indices[self.ahead.row] = self.w.index("add", self.indices[self.ahead.row], "1")
-        found = {buffer: self.row_address(buffer) for buffer in self.ahead.buffers}
-        self.indices = before
-        return found
-
-    def masked(self, axis: str, body: tuple[Statement, ...], index: str, stop: str) -> None:
-        """The body for the vector at `index`, of which lanes from `stop` on take no part."""
-        self.indices[axis] = index
-        with self.first_lanes_only(self.w.index("sub", stop, index)):
-            self.vector_round(body)
-
-    def vector_round(self, body: tuple[Statement, ...]) -> None:
-        """The body for one vector."""
-        with self.one_round() if is_nested(body) else contextlib.nullcontext():
-            self.statements(body)
-
-    @contextlib.contextmanager
-    def first_lanes_only(self, count: str) -> Iterator[None]:
-        """Of vectors so many lanes take part, or all."""
-        self.left, self.mask = count, self.w.first_lanes(count, self.lanes)
-        yield
-        self.mask = self.left = None
-
-    def split_loop(
-        self, axis: str, body: tuple[Statement, ...], start: str, stop: str, found: Interior
-    ) -> None:
-        """Whole vectors of the interior without its conditions; before and behind it one vector at a time,
-        with all of them. Both are in one loop that runs twice, so that there is one copy of its code.
-        """
-        w = self.w
-        first, last = self.interior_range(axis, start, stop, found)
-        self.vector_axis = axis
-        with w.loop("0", "2") as turn:
-            before = Val(w.name(), "bool")
-            w.line(f"{before.text} = icmp eq i64 {turn}, 0")
-            begin = w.select(before, Val(start, "i64"), Val(last, "i64"))
-            end = w.select(before, Val(first, "i64"), Val(stop, "i64"))
-            with self.in_blocks(body, begin.text, end.text, self.lanes) as index:
-                self.masked(axis, body, index, end.text)
-            self.take_in(body)
-            with w.when(before.text):
-                self.certain = found.names
-                with self.in_blocks(body, first, last, self.lanes) as index:
-                    self.indices[axis] = index
-                    self.statements(body)
-                self.take_in(body)
-                self.certain = frozenset()
-        self.vector_axis = None
-
-    def interior_range(self, axis: str, start: str, stop: str, found: Interior) -> tuple[str, str]:
-        """First and last index of the interior's whole vectors, counted from `start`; both are `stop` if
-        there is none.
-        """
-        w = self.w
-        self.indices[axis] = "0"
-        self.statements(found.before)
-        first, last = Val(start, "i64"), Val(stop, "i64")
-        for bound in found.bounds:
-            limit = w.binary("sub", self.operand(bound.limit, "i64"), self.values[bound.index])
-            if bound.op in ("gt", "le"):
-                limit = w.binary("add", limit, w.constant(1, "i64"))
-            if bound.op in ("ge", "gt"):
-                first = extreme(w, "maximum", first, limit)
-            else:
-                last = extreme(w, "minimum", last, limit)
-        for fact in found.facts:
-            last = w.select(self.values[fact], last, first)
-        ahead = w.index("add", w.index("sub", first.text, start), str(self.lanes - 1))
-        begin = w.index("add", start, w.index("and", ahead, str(-self.lanes)))
-        end = w.index("add", start, w.index("and", w.index("sub", last.text, start), str(-self.lanes)))
-        some = w.compare("lt", Val(begin, "i64"), Val(end, "i64"))
-        nothing = Val(stop, "i64")
-        begin, end = (w.select(some, Val(x, "i64"), nothing).text for x in (begin, end))
-        return begin, end
-
-    def unless_certain(self, when: str | None) -> str | None:
-        """A condition of a load or store, where it has to be tested."""
-        return None if when in self.certain else when
-
-    def copied(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
-        """The body for several vectors at a time, each with accumulators of its own, combined at the end."""
-        w = self.w
-        accumulators = {s.accumulator.target: s.accumulator for s in body if isinstance(s, Accumulate)}
-        own = {target: self.stacks[target] for target in accumulators}
-        rooms: list[Places] = [own]
-        for _ in range(COPIES - 1):
-            rooms.append({target: self.copy_of(a) for target, a in accumulators.items()})
-        with self.in_blocks(body, start, stop, self.lanes * COPIES, rooms) as index, self.in_pairs():
-            for copy, places in enumerate(rooms):
-                self.indices[axis] = w.index("add", index, str(self.lanes * copy))
-                self.stacks.update(places)
-                self.statements(body)
-        self.stacks.update(own)
-        for target, accumulator in accumulators.items():
-            for places in rooms[1:]:
-                united = self.combine(accumulator, self.held(own[target]), self.held(places[target]))
-                w.line(f"store {united}, ptr {own[target].room}")
-
-
-# A short loop that does little but accumulate waits for each result before it can go on: so many vectors
-# are taken at a time, unless there is other work to do meanwhile.
-COPIES = 4
-SHORT_BODY = 8
-
-
-def waits_for_itself(body: tuple[Statement, ...]) -> bool:
-    """Whether a vector loop has little to do between two steps of an accumulator."""
-    accumulates = [s for s in body if isinstance(s, Accumulate)]
-    return (
-        bool(accumulates)
-        and not is_nested(body)
-        and len(body) <= SHORT_BODY
-        and not any(s.accumulator.axes for s in accumulates)
-        and not any(isinstance(s, Compute) and s.op in ELEMENTARY for s in body)
-    )
-
-
-def filled_in_vectors(accumulator: Accumulator, body: tuple[Statement, ...] | list[Statement]) -> bool:
+def filled_in_vectors(accumulator: Accumulator, body: Sequence[Statement]) -> bool:
     """Whether the accumulator is filled inside a vector loop, not once a row."""
     loops = (s for s in walk(tuple(body)) if isinstance(s, Loop) and s.kind in ("vector", "chunked"))
     return any(

@@ -1,4 +1,4 @@
-"""Machine code of kernels: compiled once each, however many programs use them."""
+"""Machine code of kernels: compiled once each, however many programs use them, and processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.codegen.kernel_parts import parts
 from fusegrad.compiler.kernel.ir import Kernel
 from fusegrad.compiler.llvm.ir_writer import RARE
-from fusegrad.compiler.llvm.llvm_jit import Module, Statistics
+from fusegrad.compiler.llvm.llvm_jit import Module, Statistics, cache_key, left_for
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import task_name
 from fusegrad.compiler.runtime import threads
@@ -53,6 +53,8 @@ def compile_kernels(kernels: Sequence[Kernel]) -> None:
     for name, kernel in new.items():
         debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
         text = module_text(kernel, name, host())
+        if _is_left(name, text):
+            continue
         if texts and sum(map(len, texts.values())) + len(text) > LARGE_MODULE:
             _begin(new, texts)
             texts = {}
@@ -70,11 +72,27 @@ def _begin(kernels: Mapping[str, Kernel], texts: Mapping[str, str]) -> None:
             return
         tasks = [task_name(name) for name in new if parts(kernels[name])[1] is not None]
         aside = background.here()
-        module = Module(joined([*new.values()]), [*new, *tasks], _turns[aside], aside)
+        keys = [*filter(None, map(cache_key, new.values()))] if _since_cold is None else []
+        module = Module(joined([*new.values()]), [*new, *tasks], _turns[aside], aside, keys)
         _modules.update(dict.fromkeys(new, module))
         if _since_cold is not None:
             _since_cold.update(new)
         Statistics.kernels += len(new)
+
+
+def _is_left(name: str, text: str) -> bool:
+    """Whether an earlier process has compiled a kernel, which is then known here as well."""
+    module = left_for(text) if _since_cold is None else None
+    if module is not None:
+        with compiling:
+            _modules[name] = module
+    return module is not None
+
+
+def found(kernel: Kernel) -> bool | None:
+    """Whether an earlier process had compiled a kernel; None where it has not been asked for here."""
+    module = _modules.get(kernel_name(kernel))
+    return module.found if module is not None else None
 
 
 def _is_known(name: str) -> bool:

@@ -16,22 +16,23 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fusegrad.compiler.codegen.access import Access
 from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
-from fusegrad.compiler.kernel.ir import Buffer
+from fusegrad.compiler.kernel.ir import PLACE, Buffer, Load, Operand, Statement, Store
 from fusegrad.compiler.llvm.ir_writer import Val, vector_type
 
 # A buffer by name, the indices along its axes, and those that are scalars.
-_Key = tuple[str, tuple[str, ...], tuple[str, ...]]
+_Key = tuple[str, tuple[str, ...], tuple[Operand, ...]]
 
 
 class _Pending(NamedTuple):
     """A store that is put off until the round ends."""
 
     buffer: Buffer
+    places: tuple[Operand, ...]
     indices: dict[str, str]
     value: Val
 
@@ -65,10 +66,10 @@ class LaneRows(Access):
         self.settle()
         self.seen = before
 
-    def _key(self, buffer: Buffer, places: tuple[str, ...]) -> _Key:
+    def _key(self, buffer: Buffer, places: tuple[Operand, ...]) -> _Key:
         return buffer.name, tuple(self.indices.get(a, a) for a in buffer.axes), places
 
-    def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> Val:
+    def load(self, buffer: Buffer, places: tuple[Operand, ...] = (), when: str | None = None) -> Val:
         """See `Access.load`."""
         if self.seen is None or when is not None:
             return super().load(buffer, places, when)
@@ -81,16 +82,16 @@ class LaneRows(Access):
         return self.seen[key]
 
     def store(
-        self, buffer: Buffer, value: Val, places: tuple[str, ...] = (), when: str | None = None
+        self, buffer: Buffer, value: Val, places: tuple[Operand, ...] = (), when: str | None = None
     ) -> None:
         """See `Access.store`; done when the round ends, but for what is stored there again before."""
-        if self.seen is None or when is not None or places:
+        if self.seen is None or when is not None or (places and not self._is_packed(buffer)):
             super().store(buffer, value, places, when)
             return
         key = self._key(buffer, places)
         # As it comes back from there.
         self.seen[key] = self.w.convert(self.w.convert(value, DTYPES[value.dtype].memory), buffer.dtype)
-        self.pending[key] = _Pending(buffer, dict(self.indices), value)
+        self.pending[key] = _Pending(buffer, places, dict(self.indices), value)
 
     def settle(self) -> None:
         """Do what is put off."""
@@ -105,7 +106,7 @@ class LaneRows(Access):
                 self._store_rows(store.buffer, [pending[row].value for row in rows])
                 self.pending.update((row, store) for row in rows)
             else:
-                super().store(store.buffer, store.value)
+                super().store(store.buffer, store.value, store.places)
         self.indices, self.pending = before, {}
 
     # Packed rows.
@@ -123,6 +124,10 @@ class LaneRows(Access):
 
     def _row_keys(self, buffer: Buffer) -> Iterator[_Key]:
         """The keys of all places of a row, in the order in which they lie."""
+        if PLACE in buffer.axes:
+            for place in range(packed_row(buffer, self.vector_axis or "", self.counts)):
+                yield self._key(buffer, (place,))
+            return
         for _, indices in sorted(self._places(buffer), key=lambda found: found[0]):
             yield buffer.name, tuple({**self.indices, **indices}[a] for a in buffer.axes), ()
 
@@ -130,7 +135,7 @@ class LaneRows(Access):
         """Where the row of the first lane begins."""
         before = self.indices
         self.indices = {**before, **dict.fromkeys(self.counts, "0")}
-        address = self.row_address(buffer)
+        address = self.row_address(buffer, (0,) if PLACE in buffer.axes else ())
         self.indices = before
         return address
 
@@ -231,9 +236,22 @@ class LaneRows(Access):
         return found
 
 
+def has_pieces(body: Iterable[Statement]) -> bool:
+    """Whether statements read or write pieces of rows."""
+    return any(isinstance(s, (Load, Store)) and is_of_pieces(s.buffer) for s in body)
+
+
+def is_of_pieces(buffer: Buffer) -> bool:
+    """Whether the first index of a buffer is the column of a row without gaps."""
+    return buffer.axes[:1] == (PLACE,) and buffer.steps[0] == 1
+
+
 def packed_row(buffer: Buffer, vector_axis: str, counts: Mapping[str, int]) -> int:
     """How many elements the row of a lane has, if rows follow each other without gaps; else 0."""
     known = dict(zip(buffer.axes, buffer.steps, strict=True))
+    if PLACE in buffer.axes:
+        # Of pieces of rows the place is the column; others have steps that are not known.
+        return known.get(vector_axis) or 0 if known[PLACE] == 1 else 0
     inner = [(counts[a], known[a]) for a in buffer.axes if a in counts]
     if any(step is None for _, step in inner) or known.get(vector_axis) is None:
         return 0

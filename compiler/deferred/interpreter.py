@@ -24,13 +24,15 @@ import numpy as np
 from fusegrad.compiler.deferred.op_trie import MOST_STEPS, Place, Plan
 from fusegrad.compiler.deferred.region import Step
 from fusegrad.compiler.deferred.shape_patterns import Made, layout_key, opened
-from fusegrad.eager.autograd import autograd, views
+from fusegrad.compiler.deferred.waiting import made_of, waiting_tensor
+from fusegrad.compiler.paths.autograd_node import hand_on
+from fusegrad.eager.autograd import views
+from fusegrad.eager.autograd.graph import is_watched
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure, user_location
-from fusegrad.eager.core.families import lies_apart
 from fusegrad.eager.core.handlers import in_charge
-from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
-from fusegrad.eager.core.stand_in import has_values, stand_in
+from fusegrad.eager.core.op import Op, Params, evaluate
+from fusegrad.eager.core.stand_in import Waits, has_values, putting_off
 from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.record.scalars import dtype_of_numbers, is_scalar
@@ -38,8 +40,6 @@ from fusegrad.tracer.record.scalars import dtype_of_numbers, is_scalar
 LONGEST = 512  # ops that wait at a time
 # Doors through which a copy leaves.
 _COPIES = frozenset({"bool", "int", "float", "complex", "index", "item", "tolist", "repr", "format"})
-# What a computed tensor hands on to the one that stands for it; whose view that is, it knows.
-_SLOTS = ("array", "grad_fn", "needs_grad", "output_index", "version")
 
 
 class _Asked(NamedTuple):
@@ -61,7 +61,7 @@ class _Asked(NamedTuple):
     scalars: tuple[Any, ...] = ()
 
 
-class Deferred(Interpreter):
+class Deferred(Interpreter, Waits):
     """The interpreter of one deferred run. It is in charge of one thread while the body runs.
 
     seconds: how long stretches may be compiled in this run; those that come after it wait for later runs.
@@ -71,6 +71,7 @@ class Deferred(Interpreter):
     def __init__(
         self, plan: Plan, seconds: float | None = None, told: Callable[[str], None] = lambda line: None
     ) -> None:
+        super().__init__()
         self.plan, self._told = plan, told
         self._left = math.inf if seconds is None else seconds
         self.compiled = 0  # stretches that ran natively
@@ -83,12 +84,14 @@ class Deferred(Interpreter):
         """What `function` gives. Whatever it leaves behind has its values, also if it raises."""
         state.interpreter = in_charge(self)
         try:
+            putting_off.add(self)
             return function(*args, **kwargs)
         finally:
             state.interpreter = None  # a signal handler would find it in the middle of this
             try:
                 self.settle()
             finally:
+                putting_off.discard(self)
                 self.plan.calls += 1
                 self.plan.answered += bool(self.compiled)
 
@@ -108,10 +111,14 @@ class Deferred(Interpreter):
     # What the engine asks and reports.
 
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        with self.lock:
+            return self._bind(op, args, params)
+
+    def _bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         if self.mode is not state.grad_enabled or len(self.steps) >= LONGEST:
             self.settle()
             self.mode = state.grad_enabled
-        if op.family == "random" or state.inference or self.refusing:
+        if op.family == "random" or state.inference or self.refusing or is_watched():
             self._reach_all(args)
             return evaluate(op, args, params)
         asked = self._asked(op, args, params)
@@ -133,7 +140,7 @@ class Deferred(Interpreter):
         self.place = place
         self.steps.append(step)
         if self.waiting:
-            outputs = tuple([_stand_in(known) for known in gives])
+            outputs = tuple([waiting_tensor(known) for known in gives])
             if gives[0].shares and op.rules is not None:
                 views.taken(outputs[0], args[0], op, params, self.mode)
         else:
@@ -151,8 +158,14 @@ class Deferred(Interpreter):
 
     def reach(self, tensor: Tensor) -> None:
         """Somebody is going to read the values of `tensor`."""
-        if self.waiting and self._number_of(tensor) is not None:
+        if self.has_waiting(tensor):
             self.settle()
+
+    def has_waiting(self, tensor: Tensor) -> bool:
+        return self.waiting and self._number_of(tensor) is not None
+
+    def reads(self, array: np.ndarray) -> bool:
+        return self.waiting and any(np.may_share_memory(array, tensor.array) for tensor in self.outside)
 
     def backward(self, roots: Any, accumulates: bool) -> None:
         """A backward runs at once: it writes gradients and calls hooks."""
@@ -188,6 +201,7 @@ class Deferred(Interpreter):
         """What waits has to do with gradients outside, the transform's own ops with those inside."""
         self.settle()
 
+    beneath_batch = enter_transform  # and nobody interprets those ops
     # Finding the way.
 
     def _number_of(self, tensor: Tensor) -> int | None:
@@ -304,7 +318,7 @@ class Deferred(Interpreter):
         if self.plan.steps >= MOST_STEPS or _aliases(op, args, outputs):
             return result
         self._take(asked)
-        gives = tuple([_known(op, args, tensor) for tensor in outputs])
+        gives = tuple([made_of(op, args, tensor) for tensor in outputs])
         step = Step(op, asked.inputs, dict(params), self.place.number, gives)
         place = Place(step, self.place.number + len(gives))
         place.gives[asked.sizes] = gives
@@ -325,14 +339,15 @@ class Deferred(Interpreter):
 
     def settle(self) -> None:
         """Compute what waits, and begin a new stretch."""
-        if self.steps:
-            if self.waiting:
-                alive = tuple([i for i, reference in enumerate(self._alive) if reference() is not None])
-                if alive:
-                    self._end(alive)
-            elif self.place.seen is None:
-                self.place.seen = tuple(self.sizes)
-        self._begin()
+        with self.lock:
+            if self.steps:
+                if self.waiting:
+                    alive = tuple([i for i, reference in enumerate(self._alive) if reference() is not None])
+                    if alive:
+                        self._end(alive)
+                elif self.place.seen is None:
+                    self.place.seen = tuple(self.sizes)
+            self._begin()
 
     def _end(self, alive: tuple[int, ...]) -> None:
         """Compute the stretch natively."""
@@ -360,13 +375,13 @@ class Deferred(Interpreter):
 
         If that fails, they lose their stand-ins: nobody must take those for values.
         """
-        self.waiting = False
         waiting = {
             i: tensor for i, reference in enumerate(self._alive) if (tensor := reference()) is not None
         }
+        filled: set[int] = set()
+        self.waiting = False
         interpreter, state.interpreter = state.interpreter, None
         mode, state.grad_enabled = state.grad_enabled, self.mode
-        filled: set[int] = set()
         try:
             found = run(self.outside, self.scalars)
             if found is None:
@@ -382,6 +397,7 @@ class Deferred(Interpreter):
 
     def _hand_out(self, found: dict[int, Tensor], waiting: dict[int, Tensor], filled: set[int]) -> None:
         """Give the computed values to their tensors, and make the views of them."""
+        hand_on([(tensor, waiting[number]) for number, tensor in found.items() if number in waiting])
         for number, tensor in found.items():
             if number in waiting:
                 self._become(waiting[number], tensor)
@@ -429,8 +445,7 @@ class Deferred(Interpreter):
     def _become(self, tensor: Tensor, result: Tensor) -> None:
         """Give a waiting tensor its values and its place on the graph."""
         self.tracked = self.tracked or result.needs_grad
-        for slot in _SLOTS:
-            setattr(tensor, slot, getattr(result, slot))
+        views.become(tensor, result)
 
     def _check_versions(self) -> None:
         """No other thread may have written what waiting ops are about to read."""
@@ -441,38 +456,6 @@ class Deferred(Interpreter):
                     f"a tensor of shape {list(tensor.array.shape)} was written by another thread while ops "
                     "of a jitted function that read it were waiting to be computed; take a lock around both",
                 )
-
-
-class _Waiting(autograd.Node):
-    """The node of a tensor without values: it has a name, and takes no part in a graph."""
-
-    __slots__ = ("text",)
-
-    text: str
-
-    def name(self) -> str:
-        return self.text
-
-
-def _stand_in(known: Made) -> Tensor:
-    """A tensor of which only the type, strides and place on the graph are known."""
-    tensor = wrap(None)
-    shape, dtype = known.type
-    # A view with one place for several elements is read-only: a write into a part of it goes another way.
-    repeats = known.shares and not lies_apart(shape, known.strides, dtype.itemsize)
-    tensor.array = stand_in(shape, dtype, known.strides, not repeats)
-    if known.needs_grad:
-        node = _Waiting.__new__(_Waiting)
-        node.text = known.name
-        tensor.needs_grad, tensor.grad_fn = True, node
-    return tensor
-
-
-def _known(op: Op, args: tuple[Any, ...], tensor: Tensor) -> Made:
-    array, node = tensor.array, tensor.grad_fn
-    name = node.name() if node is not None else ""
-    shares = op.view and tensor.version is args[0].version
-    return Made(TensorType(array.shape, array.dtype), array.strides, tensor.needs_grad, name, shares)
 
 
 def _refuses(op: Op, step: Step) -> bool:

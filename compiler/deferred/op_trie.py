@@ -10,7 +10,6 @@ from typing import Any
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.base.symbolic_sizes import Fixed
 from fusegrad.compiler.deferred.polymorphic_region import Form
 from fusegrad.compiler.deferred.region import Step, Stretch
 from fusegrad.compiler.deferred.shape_patterns import Made, Rule, predicted
@@ -20,6 +19,7 @@ from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.differentiate import NoGradient
+from fusegrad.tracer.ir.symbolic_sizes import Fixed
 
 # Bounds of a plan; what goes beyond them is evaluated op by op.
 MOST_STEPS = 4096  # in all

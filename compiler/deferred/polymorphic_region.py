@@ -2,7 +2,7 @@
 
 The sizes of a stretch are those of the tensors that it takes, and those in the parameters of its ops, in
 the order in which the ops come. Those that differ from run to run are left open
-(`compiler/base/symbolic_sizes.py`): the shapes of all values, the gradients and the kernels follow from them.
+(`tracer/ir/symbolic_sizes.py`): the shapes of all values, the gradients and the kernels follow from them.
 A form with its sizes put in is a `Stretch` that runs; putting them in compiles nothing.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.base.symbolic_sizes import Sizes, Values
 from fusegrad.compiler.deferred.region import Given, Part, Step, Stretch
 from fusegrad.compiler.deferred.shape_patterns import dense_order, dense_strides, filled, layout_key
 from fusegrad.compiler.paths.segments import Answers, Code, Segment
@@ -22,6 +21,7 @@ from fusegrad.eager.core.op import TensorType
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Graph
+from fusegrad.tracer.ir.symbolic_sizes import Sizes, Values
 
 
 class Form:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.base.symbolic_sizes import Fixed
 from fusegrad.compiler.deferred.shape_patterns import Made
 from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.path import make_path
@@ -28,6 +27,7 @@ from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.symbolic_sizes import Fixed
 
 
 class Given(NamedTuple):
@@ -126,6 +126,10 @@ class Stretch:
         if self._handed:
             made.makers = [step._replace(params=sized(step.params)) for step in self.makers]
         return made
+
+    def is_view(self, number: int) -> bool:
+        """Whether a value has the memory of another, so that `run` does not make it."""
+        return self._known(number).shares
 
     def _base(self, number: int) -> int:
         """The value that a view was made of; the value itself if it is none."""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.base.symbolic_sizes import Sizes
 from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
+from fusegrad.tracer.ir.symbolic_sizes import Sizes
 
 # Parameters that hold sizes and positions, whatever the op.
 _OPEN = frozenset({"count", "index", "shape", "size"})

@@ -19,11 +19,6 @@ _REASONS: list[tuple[str, str, str]] = [
     ),
     ("file", r"opens a file|TextIOWrapper|reads a file", "read and write files outside the function"),
     (
-        "shape",
-        r"shape depends on the values",
-        "use masks instead (`fg.where(mask, x, 0)`), whose shape does not depend on the values",
-    ),
-    (
         "values",
         r"leave through|formats a tensor|looks at values to go on",
         "keep the computation in tensor ops; read values (`tolist`, `numpy`, f-strings) outside the function",
@@ -31,7 +26,7 @@ _REASONS: list[tuple[str, str, str]] = [
     (
         "numpy",
         r"NumPy array|ndarray|looks into a view",
-        "NumPy arrays cannot be guarded: make a tensor of it once, outside (`fg.from_numpy(a)`)",
+        "that is not known to be repeatable: make a tensor of it (`fg.from_numpy(a)`), and compute with that",
     ),
     (
         "long",

@@ -11,19 +11,18 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fusegrad.compiler.guards.guards import Guards
 from fusegrad.compiler.paths.segments import Stopped
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Source
+from fusegrad.tracer.observe.arrays.known import is_numbers
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Outcome
 from fusegrad.tracer.observe.values import MISSING, text_of
-
-if TYPE_CHECKING:
-    from fusegrad.compiler.entries import Variant
 
 # What stands in a key before the leaves: see `keys.call_key`.
 MODES = ("structure", "grad mode", "default dtype", "deterministic algorithms")
@@ -74,7 +73,7 @@ class Difference:
 def of_read(read: Read) -> Difference:
     """A read that does not hold any more."""
     site = read.site
-    aspect = "number" if _is_number(read) else ""
+    aspect = "number" if is_number(read) else ""
     words = read.kind, read.subject(), read.was(), read.now(), aspect
     return Difference(*words, site.file, site.line, site.text, getattr(read, "source", None))
 
@@ -89,7 +88,7 @@ def of_outcome(outcome: Outcome) -> Difference:
     )
 
 
-def _is_number(read: Read) -> bool:
+def is_number(read: Read) -> bool:
     """Whether the place held a Python number."""
     key = getattr(getattr(read, "expected", None), "key", MISSING)
     return type(key) is tuple and len(key) == 2 and key[0] in (int, float)
@@ -126,7 +125,7 @@ def leaf_text(leaf: Any, any_number: bool = False) -> str:
     if isinstance(leaf, Tensor):
         text = f"{leaf.array.dtype.name}{list(leaf.array.shape)}"
         return text + (" requires_grad" if leaf.needs_grad else "")
-    return text_of(leaf)
+    return f"array {leaf.dtype.name}{list(leaf.shape)}" if is_numbers(leaf) else text_of(leaf)
 
 
 def closest(
@@ -250,11 +249,13 @@ def refused(segment: Any) -> str:
 # A call.
 
 
-def difference(missed: Sequence[tuple[Variant, Read | Stopped]]) -> Difference:
-    """What sent a call away from the variant that is the most like the present state."""
+def difference(missed: Sequence[tuple[Guards, Read | Stopped]]) -> Difference:
+    """What sent a call away from the variant that is the most like the present state, of those with these
+    guards.
+    """
     if not missed:
         return Difference("state", "nothing was compiled yet")
-    _, failed = min(missed, key=lambda pair: sum(not read.holds() for read in pair[0].shared.reads))
+    _, failed = min(missed, key=lambda pair: sum(not read.holds() for read in pair[0].reads))
     if isinstance(failed, Stopped):
         segment, reason, seen = failed
         if isinstance(reason, Read):

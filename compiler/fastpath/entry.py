@@ -22,9 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.stats import Stats
 from fusegrad.compiler.call_plan.expressions import Name, Row
 from fusegrad.compiler.call_plan.python_writer import TooDifficult, Writer
 from fusegrad.compiler.call_plan.steps import Ask, Unless
@@ -33,29 +36,32 @@ from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.path import guard_key
 from fusegrad.compiler.paths.plans import Plan, Unplanned, is_plain, plan_of
 from fusegrad.compiler.paths.segments import MISSED, Segment
+from fusegrad.compiler.paths.tree import Tree
 from fusegrad.compiler.paths.variables import LEAVES, leaf_name
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import dtypes, settings
 from fusegrad.eager.core.pytree import contents, is_container
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ranks.journal import journal
+from fusegrad.tracer.observe.arrays.known import array_key, is_numbers
 from fusegrad.tracer.observe.values import MISSING, Expected
 
-if TYPE_CHECKING:
-    from fusegrad.compiler.entries import Stats, Variant
-
+# What asks whether all is as it was of what a path has read.
+Checks = Sequence[Callable[[], int | None]]
 MOST_TENSORS = 64  # each is compared with all others
 
 
 class Shortcut:
-    """The written function for calls that end at one leaf of a variant's tree.
+    """The written function for calls that end at one leaf of a tree.
 
-    checks: what asks what the variant and the path have read.
+    checks: what asks whether what the path has read is as it was.
     """
 
     def __init__(
         self,
-        variant: Variant,
+        tree: Tree,
+        checks: Checks,
         leaf: Segment,
         joint: bool,
         args: Sequence[Any],
@@ -63,11 +69,11 @@ class Shortcut:
         stats: Stats,
     ) -> None:
         """joint: whether gradients are computed at once. args, leaves: of a call that was answered."""
-        self.leaf, self.checks = leaf, _checks(variant, leaf)
+        self.leaf, self.checks = leaf, checks
         self.text = ""
         self.answer: Any = None
         try:
-            writer = _EntryWriter(variant, leaf, joint, leaves, stats)
+            writer = _EntryWriter(tree, checks, leaf, joint, leaves, stats)
             text = writer.write_call(args)
             answer = writer.function(text, "shortcut")
             # A backward of its own that no call has needed so far is not compiled, or not even planned.
@@ -83,30 +89,20 @@ class Shortcut:
         self.text, self.answer = text, answer
         debug.show(2, "shortcut", lambda: self.text)
 
-    def is_of(self, variant: Variant) -> bool:
-        """Whether the variant is still what the shortcut was written for."""
-        return self.checks == _checks(variant, self.leaf)
-
-
-def _checks(variant: Variant, leaf: Segment) -> list[Callable[[], int | None]]:
-    """What asks whether all is as it was of what the variant has read, and the leaf's path alone."""
-    assert leaf.path is not None
-    return [guards.check for guards in (variant.shared, variant.own(leaf.path)) if guards.reads]
-
 
 class _EntryWriter(Writer):
     def __init__(
-        self, variant: Variant, leaf: Segment, joint: bool, leaves: Sequence[Any], stats: Stats
+        self, tree: Tree, checks: Checks, leaf: Segment, joint: bool, leaves: Sequence[Any], stats: Stats
     ) -> None:
         super().__init__(MISSED)
-        self.variant, self.leaf, self.leaves = variant, leaf, leaves
-        (chain,) = [chain for chain in variant.tree.root.chains() if chain[-1] is leaf]
+        self.checks, self.leaf, self.leaves = checks, leaf, leaves
+        (chain,) = [chain for chain in tree.root.chains() if chain[-1] is leaf]
         # The plans on the way; at the leaf that of forward and backward at once, if there is one.
         assert leaf.path is not None
         self.joint, self.path = joint, leaf.path
         self.plans: list[Plan] = [s.answers.plans[False] for s in chain[:-1]]
         try:
-            self.plans.append(plan_of(variant.tree, leaf, self.joint, self.plans, leaves))
+            self.plans.append(plan_of(tree, leaf, self.joint, self.plans, leaves))
         except Unplanned:
             raise TooDifficult from None
         self.chain = chain
@@ -127,14 +123,21 @@ class _EntryWriter(Writer):
         self._refuse_what_may_stop_late()
         self._modes()
         self._arguments(args)
-        for check in _checks(self.variant, self.leaf):
+        for check in self.checks:
             line = f"    if {self.constant('check', check)}() is not None: return MISSED"
             self.lines += ["try:", line, *self.unless_it_raises()]
         self._as_often_derived()
         row = len(self.lines)
         self.lines.append("")  # for the tuple of all leaves, if anybody reads it
         for plan, segment, after in zip(self.plans, self.chain, [*self.chain[1:], None], strict=True):
-            self.write([*plan.before, plan.run, *plan.after])
+            self.write(plan.before)
+            is_last = segment.exchanges and plan.is_sure
+            if is_last:
+                self.lines.append(f"{self.constant('journal', journal)}.is_last = True")
+            self.write([plan.run])
+            if is_last:
+                self.lines.append(f"{self.constant('journal', journal)}.is_last = False")
+            self.write(plan.after)
             if after is not None:
                 (key,) = [key for key, child in segment.children.items() if child is after]
                 assert plan.seen is not None
@@ -189,12 +192,23 @@ class _EntryWriter(Writer):
             if place in changing:
                 self._unless_true(f"type({name}) is {type(leaf).__name__}")
                 continue
+            if is_numbers(leaf):
+                self._match_array(name, leaf)
+                continue
             expected = Expected(leaf)
             same = f"{self.constant('matches', expected.matches)}({name})"
             if expected.key is not MISSING:
                 same = f"{name} is {self.constant('value', leaf)} or {same}"
             self._unless_true(same)
         self._match(tensors)
+
+    def _match_array(self, name: str, leaf: np.ndarray) -> None:
+        """Lines that ask whether an array is of the kind that this one is; no two are one."""
+        if sum(other is leaf for other in self.leaves) > 1:
+            raise TooDifficult
+        key, expected = self.constant("array_key", array_key), self.constant("array", array_key(leaf))
+        self._unless_true(f"type({name}) is {self.constant('ndarray', np.ndarray)}")
+        self._unless_true(f"{key}({name}) == {expected}")
 
     def _match(self, tensors: dict[str, Tensor]) -> None:
         """A line that asks whether tensors are of the types that these have, and no two of them one."""

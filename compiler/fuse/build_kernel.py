@@ -16,10 +16,12 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from fusegrad.compiler.base.gather_op import FETCH, tested_dims
+from fusegrad.compiler.base.assemble_op import ASSEMBLE, places as places_of
+from fusegrad.compiler.base.gather_op import FETCH
+from fusegrad.compiler.fuse.collapsed_axes import CollapsedAxes
 from fusegrad.compiler.fuse.gathers import write_fetch
-from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use
-from fusegrad.compiler.fuse.schedule import Schedule, saved_between_passes
+from fusegrad.compiler.fuse.iteration_domain import Axis, Sources, Use
+from fusegrad.compiler.fuse.schedule import Schedule, needed_in_pass, saved_between_passes
 from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
 from fusegrad.compiler.kernel.dtypes import DTYPES, is_float
 from fusegrad.compiler.kernel.ir import (
@@ -44,51 +46,6 @@ from fusegrad.tracer.ir.graph import Equation, Value
 SHORT_ROW = 128
 
 
-class _Collapse:
-    """Neighbouring axes that every array crosses without a gap, run as one."""
-
-    def __init__(self, plan: Schedule, stores: Mapping[Value, dict[Axis, int]]) -> None:
-        self.sizes = dict(plan.domain.sizes)
-        domain = plan.domain
-        accesses = [u.strides for u in domain.uses.values() if not u.member] + list(stores.values())
-        extents = [domain.axes(d) for d in domain.members.values()]
-        extents += [domain.axes(u.dims) for u in domain.uses.values()]
-        fixed = {a for e in domain.equations for a in _seen_axes(domain, e)}
-        self.outer = self._run(plan.outer, accesses, extents, fixed)
-        self.inner = self._run(plan.inner, accesses, extents, fixed)
-
-    def _run(
-        self,
-        axes: list[Axis],
-        accesses: list[dict[Axis, int]],
-        extents: list[frozenset[Axis]],
-        fixed: set[Axis],
-    ) -> list[Axis]:
-        result: list[Axis] = []
-        for axis in axes:
-            previous = result[-1] if result else None
-            if (
-                previous is not None
-                and not {previous, axis} & fixed
-                and all((previous in e) == (axis in e) for e in extents)
-                and all(s.get(previous, 0) == s.get(axis, 0) * self.sizes[axis] for s in accesses)
-            ):
-                # The inner one of the two keeps its step; it now runs through both.
-                result[-1] = axis
-                self.sizes[axis] *= self.sizes[previous]
-            else:
-                result.append(axis)
-        return result
-
-
-def _seen_axes(domain: Domain, equation: Equation) -> frozenset[Axis]:
-    """The axes whose indices the equation computes with, so that they cannot run as one with others."""
-    dims = domain.members[equation.output]
-    if isinstance(equation.op, Creation):
-        return domain.axes(dims)
-    return domain.axes(tuple(dims[d] for d in tested_dims(equation))) if equation.op is FETCH else frozenset()
-
-
 class KernelBuilder:
     """Writes the kernel of one schedule."""
 
@@ -100,11 +57,11 @@ class KernelBuilder:
             # One pass over everything: all axes but the last are rows.
             order = plan.outer + plan.inner
             merged = Schedule(plan.domain, [], order, plan.placing)
-            collapsed = _Collapse(merged, stores)
+            collapsed = CollapsedAxes(merged, stores)
             axes = collapsed.outer + collapsed.inner
             self.outer, self.inner = axes[:-1], axes[-1:]
         else:
-            collapsed = _Collapse(plan, stores)
+            collapsed = CollapsedAxes(plan, stores)
             self.outer, self.inner = collapsed.outer, collapsed.inner
         self.sizes = collapsed.sizes
         self.axis_names = {a: f"i{n}" for n, a in enumerate(self.outer + self.inner)}
@@ -142,7 +99,7 @@ class KernelBuilder:
 
     def load_buffer(self, use: Use) -> Buffer:
         """The input buffer for a load (the same access gives the same buffer)."""
-        dtype = short_name(use.base.dtype)
+        dtype = short_name(use.value.dtype)
         key = (use.base, use.offset, tuple(sorted(use.strides.items())), use.places)
         if key not in self.inputs:
             buffer, strides = self.buffer(use.strides, dtype, f"x{len(self.inputs)}", use.places)
@@ -152,10 +109,32 @@ class KernelBuilder:
     def store_buffer(self, value: Value) -> Buffer:
         """The output buffer of a member."""
         if value not in self.outputs:
-            dtype = short_name(value.dtype)
-            buffer, strides = self.buffer(self.stores[value], dtype, f"y{len(self.outputs)}")
+            dtype, apart = short_name(value.dtype), self._apart(value)
+            layout = self.sources.layout(value)
+            assert layout is not None
+            steps = tuple([layout.strides[d] for d in apart])
+            buffer, strides = self.buffer(self.stores[value], dtype, f"y{len(self.outputs)}", steps)
             self.outputs[value] = buffer, Argument(value, 0, strides)
         return self.outputs[value][0]
+
+    def _apart(self, value: Value) -> tuple[int, ...]:
+        """The dimensions along which the pieces of a result are stored one after the other."""
+        equation = self.domain.equations[self.index[value]]
+        return equation.params["dims"] if equation.op is ASSEMBLE else ()
+
+    def store(self, context: Context, value: Value) -> None:
+        """Store a result, or all its pieces, where a context is."""
+        buffer, apart = self.store_buffer(value), self._apart(value)
+        if not apart:
+            context.statements.append(Store(buffer, context.value(value)))
+            return
+        number = self.index[value]
+        names = [
+            context.taken(self.domain.uses[number, j])
+            for j in range(len(self.domain.equations[number].inputs))
+        ]
+        stores = zip(names, places_of(value.shape, apart), strict=True)
+        context.statements.extend(Store(buffer, name, place) for name, place in stores)
 
     def number(self, value: Any, dtype: str) -> str:
         """The argument that carries a Python number: constants are arguments, so kernels are shared."""
@@ -242,9 +221,15 @@ class KernelBuilder:
             if number in saved.again:
                 # Before anything else is stored there.
                 inner.known[saved.value] = inner.load(self.store_buffer(saved.home))
-        self._store_members(
-            inner, lambda e: self.plan.levels[e.output] == "inner" and self.plan.passes[e.output] == number
-        )
+        # In the program's order, in which little waits for what reads it.
+        needed = needed_in_pass(self.plan, self.output_values, number, self.saved)
+        for equation in self.domain.equations:
+            value = equation.output
+            if value in needed:
+                if value in self.output_values and self.plan.passes[value] == number:
+                    self.store(inner, value)
+                else:
+                    inner.value(value)
         for index in self._reductions_at(number, row_level=False):
             if self.plan.reductions[index] == "row":
                 row.statements.append(self.accumulator(index))
@@ -265,8 +250,7 @@ class KernelBuilder:
     def _store_members(self, context: Context, chosen: Callable[[Equation], bool]) -> None:
         for equation in self.domain.equations:
             if equation.output in self.output_values and chosen(equation):
-                name = context.value(equation.output)
-                context.statements.append(Store(self.store_buffer(equation.output), name))
+                self.store(context, equation.output)
 
     def _epilogue(self, pre: Context) -> list[Statement]:
         """After the loops: scalars from totals, then a loop over what was reduced over all rows."""
@@ -402,6 +386,10 @@ class Context:
             return name
         context = self.place(self.kernel.level(use))
         return context.load(self.kernel.load_buffer(use))
+
+    def taken(self, use: Use) -> str:
+        """The same, at once."""
+        return _taken(self.operand(use))
 
     def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> str:
         """The scalar of a load in this place; the same load is written once."""

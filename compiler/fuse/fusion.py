@@ -38,8 +38,6 @@ from fusegrad.eager.core.families import Contraction, View
 from fusegrad.eager.ops.pointwise.elementwise import _clone
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 
-# A group that has grown to this many equations takes no more: planning is quadratic in it.
-LARGEST_GROUP = 160
 # Of a group of no more equations than this, so many nests are compared.
 WORTH_COMPARING, MOST_PLANS = 100, 3
 # Of the groups that read one array, each is tried with so many that come after it.
@@ -102,7 +100,7 @@ class Fusion:
         self._readers = self._readers_of_results()
         self._plans, self._alike = plans, Alike(self.sources, plans.kinds)
         self._growth = Growth(graph.equations, self.sources)
-        self._refused: set[tuple[int, int, int, int]] = set()  # pairs of steps that no nest can hold
+        self._refused: set[tuple[Step, int, Step, int]] = set()  # pairs of steps that no nest can hold
 
     def _read_memory(self, equation: Equation) -> list[Value]:
         """The values in memory that an equation reads, maybe through views; a view reads none."""
@@ -218,7 +216,9 @@ class Fusion:
         if isinstance(equation.op, Contraction) and product_dtype(equation.output.dtype) is not None:
             if all(n for v in equation.values() for n in v.shape):
                 return self._step("product", [number])
-        elif equation.op.family in ("elementwise", "reduction", "fetch") and self._is_kernel(number):
+        elif equation.op.family in ("elementwise", "reduction", "fetch", "assemble") and self._is_kernel(
+            number
+        ):
             return self._step("kernel", [number])
         elif self._is_nest(equation):
             return self._step("loops", [number])
@@ -350,7 +350,7 @@ class Fusion:
             step.fetched = {self._makers[v] for v in sources if v in self._makers}
         step.needs = self._producers(step)
         for need in step.needs:
-            need.users.add(step)
+            need.users[step] = None
         step.position = len(self.steps)
         made = [v for i in step.numbers for v in self._equations[i].outputs]
         if step.kind == "kernel" and not step.apart:
@@ -363,9 +363,9 @@ class Fusion:
             if value not in self.creations or value in self.needed:
                 self.step_of[value] = step
 
-    def _producers(self, step: Step) -> set[Step]:
+    def _producers(self, step: Step) -> dict[Step, None]:
         found = (self.step_of.get(b) for i in step.numbers for b in self._bases[i])
-        return {last_of(s) for s in found if s is not None}
+        return dict.fromkeys(last_of(s) for s in found if s is not None)
 
     def _come_between(self, first: Step, second: Step) -> bool:
         """Whether one of the steps needs the other through a third one, which then has to run in between, or
@@ -418,9 +418,9 @@ class Fusion:
 
     def _joined(self, first: Step, second: Step) -> Step | None:
         """`second` merged into `first`, or None where one nest cannot hold both."""
-        if first.apart or second.apart or len(first.numbers) + len(second.numbers) > LARGEST_GROUP:
+        if first.apart or second.apart:
             return None
-        tried = (id(first), len(first.numbers), id(second), len(second.numbers))
+        tried = (first, len(first.numbers), second, len(second.numbers))
         if tried in self._refused:
             return None
         if self._come_between(first, second) or self._fetches(first, second) or self._fetches(second, first):
@@ -432,16 +432,16 @@ class Fusion:
             return None
         merged = second
         merged.numbers, merged.nest = numbers, nest
-        merged.needs = (first.needs | second.needs) - {first, second}
-        merged.users = (first.users | second.users) - {first, second}
+        merged.needs = {s: None for s in (*first.needs, *second.needs) if s not in (first, second)}
+        merged.users = {s: None for s in (*first.users, *second.users) if s not in (first, second)}
         merged.fetched = first.fetched | second.fetched
         merged.position = max(first.position, second.position)
         for need in merged.needs:
-            need.users.discard(first)
-            need.users.add(merged)
+            need.users.pop(first, None)
+            need.users.setdefault(merged)
         for user in merged.users:
-            user.needs.discard(first)
-            user.needs.add(merged)
+            user.needs.pop(first, None)
+            user.needs.setdefault(merged)
         self.steps.pop(first, None)
         first.into = merged
         return merged

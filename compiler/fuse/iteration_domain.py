@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusegrad.compiler.base.assemble_op import ASSEMBLE
 from fusegrad.compiler.base.gather_op import FETCH, affine, indexed
 from fusegrad.eager.core.families import Layout, Reduction, View, contiguous_layout
 from fusegrad.eager.ops.shape.slicing import Slice
@@ -193,7 +194,7 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
     nodes: dict[tuple[int, int], list[_Node]] = {}
     loads: dict[Any, list[list[int]]] = {}
     for i, equation in enumerate(equations):
-        output = outputs[equation.output] = union.nodes(equation.output.shape)
+        output = outputs[equation.output] = union.nodes(nest_shape(equation))
         for j, operand in enumerate(equation.inputs):
             if not isinstance(operand, Value):
                 continue
@@ -205,7 +206,7 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
             base, chain = sources.resolve(operand)
             if base in made:
                 dims = mapped_dims(chain, base.shape)
-                if dims is None:
+                if dims is None or not is_along_axes(base, outputs[base]):
                     return None
                 found = [None if d is None else outputs[base][d] for d in dims]
             else:
@@ -233,6 +234,18 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
         _join_where_possible(apart, [*outputs.values(), *nodes.values()], loads.values())
         domain = _labelled(equations, outputs, nodes, apart, sources)
     return domain
+
+
+def nest_shape(equation: Equation) -> tuple[Any, ...]:
+    """The shape of what a nest runs along to compute a result: its pieces are stored one after the other."""
+    shape = equation.output.shape
+    apart = equation.params["dims"] if equation.op is ASSEMBLE else ()
+    return tuple([1 if d in apart else n for d, n in enumerate(shape)]) if apart else shape
+
+
+def is_along_axes(value: Value, dims: Sequence[int | None]) -> bool:
+    """Whether a nest runs along all dimensions of what it makes, which can be read of it then."""
+    return all(d is not None or n == 1 for d, n in zip(dims, value.shape, strict=True))
 
 
 def _join_where_possible(

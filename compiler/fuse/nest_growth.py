@@ -20,7 +20,15 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.gather_op import FETCH
-from fusegrad.compiler.fuse.iteration_domain import Axis, Dims, Domain, Sources, Use, mapped_dims
+from fusegrad.compiler.fuse.iteration_domain import (
+    Axis,
+    Dims,
+    Domain,
+    Sources,
+    Use,
+    is_along_axes,
+    mapped_dims,
+)
 from fusegrad.compiler.fuse.schedule import Placing, Schedule
 from fusegrad.tracer.ir.graph import Equation, Value
 
@@ -282,6 +290,8 @@ def _read_of(maker: Nest, reader: Nest) -> Iterator[tuple[Nest, Access]]:
 def _dims_of_member(use: Use, members: Mapping[Value, Dims], sources: Sources) -> Dims | None:
     """The axes along which a member is read; None where a view of it has others than it has itself."""
     dims = mapped_dims(sources.resolve(use.value)[1], use.base.shape)
+    if not is_along_axes(use.base, members[use.base]):
+        return None
     return None if dims is None else tuple([None if d is None else members[use.base][d] for d in dims])
 
 

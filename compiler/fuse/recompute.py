@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from fusegrad.compiler.base.gather_op import FETCH
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.fuse.schedule import is_cheap
 from fusegrad.eager.core.families import Elementwise, Reduction, View
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # What is so many times larger than what it is made of is made again rather than stored and read; and a
 # total over so much less than what waits for it gets a kernel of its own.
@@ -100,9 +100,12 @@ def with_repeats(graph: Graph, needed: Collection[Value]) -> Graph:
     rewired: list[list[Equation]] = []  # for each equation the copies that it reads, and itself
     for equation in graph.equations:
         family = equation.op.family
-        copied = family in ("elementwise", "reduction", "fetch") and copies.count < MOST_COPIES * len(
-            copies.made
-        )
+        copied = family in (
+            "elementwise",
+            "reduction",
+            "fetch",
+            "assemble",
+        ) and copies.count < MOST_COPIES * len(copies.made)
         if copied and not (equation.outputs and equation.output in spread):
             equation = copies.reading(equation)
         rewired.append([*copies.equations, equation])

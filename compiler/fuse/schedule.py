@@ -23,19 +23,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusegrad.compiler.base.assemble_op import ASSEMBLE
 from fusegrad.compiler.base.gather_op import FETCH
-from fusegrad.compiler.base.symbolic_sizes import likely
-from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use, is_creation
+from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use, is_along_axes, is_creation
 from fusegrad.compiler.kernel.dtypes import DEFAULT_FLOAT
 from fusegrad.compiler.kernel.ir import Compute
 from fusegrad.compiler.kernel.scalar import NotLowered, ScalarBuilder, short_name
 from fusegrad.eager.core.families import Elementwise, Reduction
 from fusegrad.eager.lazy import cached_property
 from fusegrad.tracer.ir.graph import Equation, Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Scalar primitives that cost no more than a load; equations made of others are not repeated.
 _CHEAP = frozenset(
@@ -48,7 +49,7 @@ FEW_ROWS = 8
 
 def is_cheap(equation: Equation) -> bool:
     """Whether computing the equation again costs no more than loading its result."""
-    if is_creation(equation) or equation.op is FETCH or equation.op.name in ("cast", "clone"):
+    if is_creation(equation) or equation.op in (FETCH, ASSEMBLE) or equation.op.name in ("cast", "clone"):
         return True
     op = equation.op
     if not isinstance(op, Elementwise):
@@ -350,13 +351,15 @@ def saved_between_passes(plan: Schedule, outputs: Sequence[Value]) -> list[Saved
     found: list[Saved] = []
     if plan.count < 2:
         return found
-    homes = [v for v in outputs if plan.levels[v] == "inner"]
+    homes = [v for v in outputs if plan.levels[v] == "inner" and is_along_axes(v, plan.domain.members[v])]
     # Those that others are computed from come last: who reads those back has no need of these.
     for equation in reversed(plan.domain.equations):
         value = equation.output
         if plan.levels[value] != "inner" or is_cheap(equation):
             continue
-        when = [number for number in range(plan.count) if value in _needed(plan, outputs, number, found)]
+        when = [
+            number for number in range(plan.count) if value in needed_in_pass(plan, outputs, number, found)
+        ]
         home = next((v for v in homes if len(when) > 1 and _can_hold(plan, v, value, when)), None)
         if home is not None:
             homes.remove(home)
@@ -373,7 +376,9 @@ def _can_hold(plan: Schedule, home: Value, value: Value, when: Sequence[int]) ->
     return alike and plan.passes[home] == when[-1]
 
 
-def _needed(plan: Schedule, outputs: Sequence[Value], number: int, saved: Sequence[Saved]) -> set[Value]:
+def needed_in_pass(
+    plan: Schedule, outputs: Iterable[Value], number: int, saved: Sequence[Saved]
+) -> set[Value]:
     """The members that a pass computes, or reads back, along the inner axes."""
     domain = plan.domain
     known = {s.value for s in saved if number in s.again}

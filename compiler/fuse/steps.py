@@ -25,8 +25,8 @@ class Step:
     equations: list[Equation]
     numbers: list[int] = field(default_factory=list)
     position: int = 0
-    needs: set[Step] = field(default_factory=set)
-    users: set[Step] = field(default_factory=set)
+    needs: dict[Step, None] = field(default_factory=dict)
+    users: dict[Step, None] = field(default_factory=dict)
     fetched: set[int] = field(default_factory=set)
     kernel: BoundKernel | None = None
     apart: bool = False
@@ -35,7 +35,7 @@ class Step:
 
     def let_go(self) -> None:
         """Forget what only dividing asks for. Steps that know each other would be the collector's to find."""
-        self.users, self.nest = set(), None
+        self.users, self.nest = {}, None
 
     @property
     def made(self) -> list[Value]:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.gemm import matmul_kernel
 from fusegrad.compiler.gemm.blas import routines
 from fusegrad.compiler.gemm.matmul_kernel import Tile
@@ -31,6 +30,7 @@ from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
 from fusegrad.eager.core.sizes import broadcast_shapes
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Multiplications below which a product is not divided: sharing costs more than it saves.
 SMALL_PRODUCT = 1 << 19
@@ -121,6 +121,13 @@ def compile_together(blocks: Iterable[tuple[np.dtype, Sequence[int]]]) -> None:
     with compiling:
         for name, tiles in needed.items():
             _with_tiles(name, matmul_kernel.short(tiles))
+
+
+def own_text(symbol: str, dtype: np.dtype, blocks: Iterable[Sequence[int]]) -> str:
+    """LLVM IR of a kernel of our own for the products of these blocks, though BLAS may be faster for some."""
+    tiles = sorted({tile for block in blocks for tile in _tiles(dtype, block)})
+    short = short_name(dtype)
+    return _module(DTYPES[short].product, short, symbol, tuple(tiles))
 
 
 def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[Tile]:

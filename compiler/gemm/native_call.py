@@ -14,11 +14,13 @@ class NativeCall(NamedTuple):
     """A call of a function of (slots, block).
 
     code: gives the module of the function, the same one each time. work: about how many multiplications.
+    written: gives the function's symbol and LLVM IR, where that needs nothing from outside.
     """
 
     code: Callable[[], llvm_jit.Module]
     block: list[int]
     work: int
+    written: Callable[[], tuple[str, str]] | None = None
 
     def begin(self) -> None:
         """Begin to compile the function."""

@@ -85,8 +85,9 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
     sizes = {min(part, n), n - part * (parts - 1)}
     tiles = {tile for count in sizes for tile in matmul_kernel.tiles_for(m, count, dtype, host())}
     pieces = _pieces(windows[-1], host().lanes(size)) if forward else 0
-    code = partial(_code, equation.op.name, dtype, tuple(sorted(tiles)), pieces)
-    return NativeCall(code, block, math.prod(block[M : K + 1]) * block[IMAGES] // 8)
+    kind = equation.op.name, dtype, tuple(sorted(tiles)), pieces
+    work = math.prod(block[M : K + 1]) * block[IMAGES] // 8
+    return NativeCall(partial(_code, *kind), block, work, partial(_written, *kind))
 
 
 def _pieces(row: int, lanes: int) -> int:
@@ -100,6 +101,12 @@ def _pieces(row: int, lanes: int) -> int:
 
 @llvm_jit.remembered
 def _code(op: str, dtype: str, tiles: tuple[Tile, ...], pieces: int) -> llvm_jit.Module:
+    symbol, text = _written(op, dtype, tiles, pieces)
+    return llvm_jit.Module(text, [symbol])
+
+
+def _written(op: str, dtype: str, tiles: tuple[Tile, ...], pieces: int) -> tuple[str, str]:
+    """The function's symbol and its LLVM IR."""
     symbol = "_".join([op, dtype, *(f"{tile.vectors}x{tile.rows}" for tile in tiles), f"in{pieces}"])
     declared: set[str] = set()
     forward = op != KERNEL_GRADIENT.name
@@ -108,7 +115,7 @@ def _code(op: str, dtype: str, tiles: tuple[Tile, ...], pieces: int) -> llvm_jit
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
     turn = [] if forward else [matmul_kernel.turn_function(f"{symbol}.turn", dtype, host(), declared)]
     one = _product(symbol, op, dtype, tiles, pieces, declared)
-    return llvm_jit.Module(module(declared, [*turn, one, entry, _task(symbol, dtype, forward)]), [symbol])
+    return symbol, module(declared, [*turn, one, entry, _task(symbol, dtype, forward)])
 
 
 def _task(symbol: str, dtype: str, forward: bool) -> str:

@@ -48,7 +48,7 @@ from fusegrad.tracer.observe.lookup import (
     type_lookup,
 )
 from fusegrad.tracer.observe.optimizer_steps import Slots
-from fusegrad.tracer.observe.purity import is_heap_type
+from fusegrad.tracer.observe.purity import container_of, is_group_class, is_heap_type
 from fusegrad.tracer.observe.values import Expected, Strong, is_plain, name_of
 
 _ABSENT = Expected(MISSING)
@@ -156,6 +156,9 @@ def _part(writer: Writer, place: Part) -> str:
 
 
 def _item_text(writer: Writer, place: Item) -> str:
+    kind = type(place.owner.reference()) if isinstance(place.owner, Held) else None
+    if kind is not None and container_of(kind) is not None and not is_group_class(kind):
+        raise TooDifficult  # its class may look up items in a way of its own
     owner = text(writer, place.owner)
     if isinstance(place.key, Place):
         # Of a defaultdict: looking must not put anything there.

@@ -1,8 +1,8 @@
 """Dtypes of kernels: a name goes in; how it is stored, computed with, accumulated and multiplied comes out.
 
-This table is the one place that says so. What has no row (float16, bfloat16, complex numbers) is left to
-NumPy, op by op; a dtype that is stored narrower than it is computed with, as bfloat16 would be, is one more
-row, whose `compute` and `accumulate` name another one.
+This table is the one place that says so. What has no row (float16, bfloat16) is left to NumPy, op by op, and
+complex numbers are pairs of those that have one (`lower/complex_pairs.py`); a dtype that is stored narrower
+than it is computed with, as bfloat16 would be, is a row whose `compute` and `accumulate` name another one.
 """
 
 from __future__ import annotations

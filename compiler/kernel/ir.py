@@ -104,14 +104,14 @@ class Compute:
 class Load:
     """`target = buffer[its axes]`.
 
-    places: the scalars (i64) that are the indices where the buffer's axes say `PLACE`. when: the
+    places: the scalars (i64), or numbers, that are the indices where the buffer's axes say `PLACE`. when: the
     scalar (bool) that says whether there is anything to read; where it is false, nothing is, and the
     target is 0.
     """
 
     target: str
     buffer: Buffer
-    places: tuple[str, ...] = ()
+    places: tuple[Operand, ...] = ()
     when: str | None = None
 
 
@@ -124,7 +124,7 @@ class Store:
 
     buffer: Buffer
     value: Operand
-    places: tuple[str, ...] = ()
+    places: tuple[Operand, ...] = ()
     when: str | None = None
     combine: str | None = None
 
@@ -323,8 +323,8 @@ def times_written(body: Iterable[Statement]) -> int:
     return sum(math.prod(around.values()) for _, around in written_out(body))
 
 
-def _index(axes: tuple[str, ...], places: tuple[str, ...] = ()) -> str:
-    given = iter(places)
+def _index(axes: tuple[str, ...], places: tuple[Operand, ...] = ()) -> str:
+    given = map(str, places)
     return ", ".join(next(given) if a == PLACE else a for a in axes) or "()"
 
 

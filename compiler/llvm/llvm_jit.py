@@ -2,7 +2,8 @@
 
 LLVM's work is the better part of most first calls. So each module has a thread of its own, and whoever needs
 the address of something in it waits for it then: LLVM works on as many modules as there are cores, and Python
-goes on planning meanwhile.
+goes on planning meanwhile. What an earlier process left in the cache's folder (`compiler/artefacts`) is taken
+from there, and LLVM is not asked.
 
 Importing this imports Numba, as does whatever needs `jit`; `import fusegrad` does not.
 """
@@ -13,27 +14,36 @@ import _thread
 import atexit
 import ctypes
 import functools
+import hashlib
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from fusegrad.compiler.artefacts import folder
+from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.base.uninterrupted import Running, undisturbed
-from fusegrad.compiler.llvm.target import target_machine
+from fusegrad.compiler.base.uninterrupted import Finished, Running, undisturbed
+from fusegrad.compiler.llvm.target import Level, instructions, level_machine, target_machine
 from fusegrad.eager import forks
 
 
 class Statistics:
-    """What compilation has cost in this process. seconds: for which somebody waited for machine code."""
+    """What compilation has cost in this process.
+
+    modules: that were loaded; found: those of them that an earlier process had left. seconds: for which
+    somebody waited for machine code.
+    """
 
     modules = 0
+    found = 0
     kernels = 0
     seconds = 0.0
 
@@ -74,10 +84,12 @@ class _Work:
     one computes.
     """
 
-    def __init__(self, text: str, kind: int) -> None:
-        """kind: whether object code or assembly. Raises RuntimeError for what is no LLVM IR."""
+    def __init__(self, text: str, kind: int, machine: Any = None) -> None:
+        """kind: whether object code or assembly. machine: LLVM's idea of the one that it is for (None: this).
+        Raises RuntimeError for what is no LLVM IR.
+        """
         self._kind = kind
-        self._machine = machine = target_machine()
+        self._machine = machine = machine or target_machine()
         self._context = context = llvm.create_context()
         self._module = module = llvm.parse_assembly(text, context)
         # A module must go before its context; Python may collect them in any order.
@@ -160,6 +172,57 @@ def _count(change: int) -> None:
             llvm.set_option("fusegrad", f"-disable-lsr={'true' if _compiling_now else 'false'}")
 
 
+# What processes leave for later ones.
+
+KIND = "machine code"
+
+
+def _facts() -> list[Any]:
+    """What machine code depends on beside its text: who makes it, how, and for what instructions. Raises
+    OSError where that cannot be told.
+
+    Not the name that LLVM has for the processor: it decides in which order instructions stand, not which.
+    """
+    machine, recipe = target_machine(), Path(__file__).read_bytes()
+    return [llvm.llvm_version_info, machine.triple, str(machine.target_data), instructions(), recipe]
+
+
+@functools.cache
+def _maker() -> bytes:
+    """The digest of that; empty where it cannot be told."""
+    try:
+        return hashlib.sha256(repr(_facts()).encode()).digest()
+    except OSError:
+        return b""
+
+
+def cache_key(text: str) -> str:
+    """The key of the machine code of LLVM IR; empty where there is no cache."""
+    return hashlib.sha256(_maker() + text.encode()).hexdigest() if folder.place() and _maker() else ""
+
+
+def _left(key: str) -> Artefact | None:
+    """The machine code that an earlier process left under a key."""
+    artefact = folder.find(key) if key else None
+    return artefact if artefact is not None and artefact.kind == KIND else None
+
+
+# By keys, the module that was found for them: what has several kernels is loaded once.
+_found: dict[tuple[str, ...], Module] = {}
+
+
+def left_for(text: str) -> Module | None:
+    """The module that has the functions of LLVM IR, maybe beside others, where an earlier process left it."""
+    artefact = _left(cache_key(text))
+    if artefact is None:
+        return None
+    keys = tuple(artefact.facts["keys"])
+    with compiling:
+        if keys not in _found:
+            _found[keys] = Module(text, artefact.facts["symbols"], code=artefact.parts["object"])
+        return _found[keys]
+
+
 # From text to addresses.
 
 _at_work: list[Module] = []
@@ -174,17 +237,35 @@ class Module:
 
     turn: what its thread waits for before LLVM begins, where there may be many. aside: whether it is of what
     is compiled beside the program; who forks or ends the process does not wait for such a one to begin.
-    Raises RuntimeError for what is no LLVM IR.
+    keys: by which later processes are to find it, where it has been looked for by them. code: its machine
+    code, where that is known. Raises RuntimeError for what is no LLVM IR.
     """
 
     def __init__(
-        self, text: str, symbols: Sequence[str], turn: threading.Semaphore | None = None, aside: bool = False
+        self,
+        text: str,
+        symbols: Sequence[str],
+        turn: threading.Semaphore | None = None,
+        aside: bool = False,
+        keys: Sequence[str] | None = None,
+        code: bytes | None = None,
     ) -> None:
+        if keys is None and code is None:
+            keys = [*filter(None, [cache_key(text)])]
+            left = _left(keys[0]) if keys else None
+            code = left.parts["object"] if left is not None else None
         self._text, self._symbols = text, symbols
         self._addresses: dict[str, int] | None = None
         self.lost = self._shown = False
-        self.begun = not aside
-        work = self._work = undisturbed(_Work)(text, _OBJECT)
+        self.found = code is not None
+        self.begun = self.found or not aside
+        self._keys = keys or ()
+        self.running: Running[None] | Finished[None] = Finished(None)
+        if code is not None:
+            self._code: Callable[[], bytes] = lambda: code
+            return
+        work = undisturbed(_Work)(text, _OBJECT)
+        self._code = work.code
 
         def run() -> None:
             with turn or nullcontext():
@@ -222,15 +303,18 @@ class Module:
         with _loading:
             if self._addresses is None:
                 try:
-                    engine = _engine()
-                    engine.add_object_file(llvm.ObjectFileRef.from_data(self._work.code()))
+                    engine, code = _engine(), self._code()
+                    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
                     engine.finalize_object()
                     self._addresses = {name: engine.get_function_address(name) for name in self._symbols}
                 except BaseException:
                     self.lost = True
                     raise
                 Statistics.modules += 1
-                del self._work
+                Statistics.found += self.found
+                del self._code
+                if self._keys:
+                    folder.keep(self._keys, Artefact(KIND, {"symbols": [*self._symbols]}, {"object": code}))
             return self._addresses
 
 
@@ -262,6 +346,16 @@ def assembly(text: str) -> str:
     return work.code().decode()
 
 
+@undisturbed
+def object_code(text: str, level: Level) -> bytes:
+    """The object of LLVM IR for all machines of a level, to be linked."""
+    with compiling:
+        llvm.initialize_native_asmparser()  # for what is written as instructions
+        work = _Work(text, _OBJECT, level_machine(level))
+        work.run()
+        return work.code()
+
+
 def _wait_for_all() -> None:
     waited = [module.running.wait() for module in list(_at_work) if module.begun]
     if any(waited):
@@ -269,13 +363,17 @@ def _wait_for_all() -> None:
 
 
 def _before_fork() -> None:
-    """A child has only the thread that forks: LLVM must have been left by all others."""
+    """A child has only the thread that forks: LLVM must have been left by all others, and llvmlite's lock
+    given back. Any thread takes that in which an object of llvmlite's goes, if only to the garbage collector.
+    """
     compiling.__enter__()
     _gate.acquire()
     _wait_for_all()
+    ffi.lib._lock.__enter__()
 
 
 def _after_fork() -> None:
+    ffi.lib._lock.__exit__()
     _gate.release()
     compiling.__exit__(None, None, None)
 

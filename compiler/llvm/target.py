@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from numba.core.registry import cpu_target
@@ -69,14 +72,54 @@ class Target:
         return f"{vector_width(8 * self.vector_bytes)} alignstack({self.vector_bytes}) nounwind"
 
 
+class Level(NamedTuple):
+    """All machines of an architecture that have certain instructions, as LLVM calls them."""
+
+    architecture: str
+    cpu: str
+    target: Target
+
+    @property
+    def triple(self) -> str:
+        """What LLVM calls such a machine with its system."""
+        return f"{self.architecture}-unknown-linux-gnu"
+
+
+# By the names that programs ask for, the oldest machines of an architecture first.
+LEVELS = {
+    "x86-64": Level("x86_64", "x86-64", Target(16)),
+    "x86-64-v3": Level("x86_64", "x86-64-v3", Target(32)),
+    "x86-64-v4": Level("x86_64", "x86-64-v4", Target(64, avx512=True)),
+    "aarch64": Level("aarch64", "generic", Target(16)),
+}
+
+
 def vector_width(bits: int) -> str:
     """What LLVM is told of a function whose vectors have so many bits."""
     return f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 
 
+_other: ContextVar[Target | None] = ContextVar("_other", default=None)
+
+
+@contextmanager
+def written_for(target: Target) -> Iterator[None]:
+    """Inside, what is planned and written is for another machine; nothing may be compiled to be run here."""
+    token = _other.set(target)
+    try:
+        yield
+    finally:
+        _other.reset(token)
+
+
+def host() -> Target:
+    """The machine that code is written for: this process's, unless it is `written_for` another."""
+    return _other.get() or _host()
+
+
 @functools.cache
 @undisturbed
-def host() -> Target:
+def _host() -> Target:
     """The machine that this process runs on, with no more than Numba compiles for.
 
     NUMBA_ENABLE_AVX, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES may leave some out.
@@ -100,8 +143,21 @@ def _cache_bytes() -> float:
     return max(found) or math.inf
 
 
+def instructions() -> str:
+    """What there is and what there is not, of all that LLVM knows of such machines."""
+    return str(_codegen._tm_features)
+
+
 def target_machine() -> Any:
     """LLVM's idea of the machine: Numba's, which knows the settings of its users."""
     options: dict[str, Any] = {"opt": 3}
     _codegen._customize_tm_options(options)
     return llvm.Target.from_default_triple().create_target_machine(**options)
+
+
+def level_machine(level: Level) -> Any:
+    """LLVM's idea of all machines of a level, for code that may lie anywhere."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(level.triple)
+    return target.create_target_machine(cpu=level.cpu, features="", opt=3, reloc="pic", codemodel="default")

@@ -30,11 +30,11 @@ from fusegrad.compiler.base.solver_ops import (
     Solver,
     is_doubted,
 )
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import REGISTRY
 from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Of single matrices with more rows than this NumPy, whose LAPACK has threads, is as fast.
 LARGEST = 400

@@ -328,7 +328,8 @@ def _embed(b: Rewriter, x: Value, shape: tuple[int, ...], index: tuple[Any, ...]
 def _assign(b: Rewriter, x: Value, value: Value, index: tuple[Any, ...]) -> Value | None:
     part = _spread(x.shape, index)
     value = b.cast(value, x.dtype)
-    given = [e.length if isinstance(e, Slice) else 1 for e in index if not isinstance(e, int)]
+    # What is neither a slice nor new is a position, which may be open.
+    given = [e.length if isinstance(e, Slice) else 1 for e in index if e is None or isinstance(e, Slice)]
     given += x.shape[len([e for e in index if e is not None]) :]
     return _in_slice(b, b.reshape(b.expand(value, given), part), x, x.shape, index)
 

@@ -24,13 +24,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.op import REGISTRY, Op, TensorType
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import Equation, Graph, Operand, Source, Value, identifier
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Fewer products than this, and products of more multiplications, stay as they are; but a sum of products that
 # each add up so few rows reads and writes it once for each of them, whatever its size.

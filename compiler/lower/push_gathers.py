@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fusegrad.compiler.base.gather_op import Along
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.fuse.schedule import is_cheap
 from fusegrad.eager.core.families import Elementwise, View
 from fusegrad.tracer.ir.graph import Equation, Operand, Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 if TYPE_CHECKING:
     from fusegrad.compiler.lower.rewriter import Rewriter

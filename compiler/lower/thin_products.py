@@ -20,9 +20,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Of a batch of at least so many products those with so few multiplications each are nests.
 BATCH, WORK_OF_EACH = 64, 64

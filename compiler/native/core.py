@@ -181,6 +181,8 @@ _FASTCALL = 0x80
 def _maker(name: bytes, address: int) -> Maker:
     """Makes Python functions of the native one; each keeps its table."""
     method = _Method(name, address, _FASTCALL, None)
+    # For ever: functions point to it, and the collector looks at them when a process ends, without modules.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 

@@ -20,7 +20,7 @@ from fusegrad.compiler.native.making import like_function, tensor_like
 from fusegrad.compiler.native.object_writer import Objects, ObjectWriter
 from fusegrad.eager.autograd import node as nodes
 from fusegrad.eager.autograd.node import Node, PartNode
-from fusegrad.eager.autograd.views import Refusal
+from fusegrad.eager.autograd.writes.written import Refusal
 from fusegrad.eager.core import op as ops_of_eager
 from fusegrad.eager.core.errors import known_files
 from fusegrad.eager.core.op import REGISTRY, Op, wrap
@@ -237,7 +237,7 @@ class _Written:
                 array, version = f.tensor_array(x), f.slot(x, "version").load("ptr")
                 self._leave_unless(f.is_a(array, "ndarray") & f.is_a(version, "list"))
                 with f.if_(self._needs_gradient(i, x)):
-                    maker = f.slot(x, "grad_fn").load("ptr")
+                    maker = f.slot(x, "maker").load("ptr")
                     with f.if_((maker != f.object("none")) & (f.type_of(maker) != given.node)):
                         kind = f.type_of(maker)
                         is_node = f.call("PyType_IsSubtype", kind, given.node, gives="i32") != 0
@@ -261,7 +261,7 @@ class _Written:
         f, given = self.f, self.given
         kind = f.variable(given.node)
         with f.if_(given.is_part != 0):
-            maker = f.slot(self.args.load("ptr"), "grad_fn").load("ptr")
+            maker = f.slot(self.args.load("ptr"), "maker").load("ptr")
             kind.set(f.select(maker == f.object("none"), given.part_node, given.node))
         node = f.call("PyType_GenericAlloc", kind.value, 0, gives="ptr")
         self._must(node)
@@ -281,7 +281,7 @@ class _Written:
         self._keep(node, tensor, saved, keeps)
         f.hold(f.object("true"))
         self._replace(tensor, "needs_grad", f.object("true"))
-        self._replace(tensor, "grad_fn", node)
+        self._replace(tensor, "maker", node)
 
     def _set(self, node: Word, name: str, value: Word) -> None:
         """Fill an empty slot of a node, which takes over the reference."""
@@ -311,7 +311,7 @@ class _Written:
         with f.loop(self.count) as i:
             x = self.args.load("ptr", i)
             with f.if_(self._is_tensor(x)), f.if_(self._needs_gradient(i, x) & (place.value < count)):
-                maker, index = f.slot(x, "grad_fn").load("ptr"), f.slot(x, "output_index").load("ptr")
+                maker, index = f.slot(x, "maker").load("ptr"), f.slot(x, "output_index").load("ptr")
                 target, output = f.variable(maker), f.variable(index)
                 f.hold(index)
                 with f.if_(maker == f.object("none")):

@@ -18,10 +18,11 @@ from fusegrad.compiler.paths.eager_forward import (
     values_behind,
     where_kept,
 )
-from fusegrad.compiler.paths.path import united
+from fusegrad.compiler.paths.kept_by_eager import united
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.compiler.runtime.allocator import copied_as_it_lies
 from fusegrad.eager.autograd import anomaly, autograd
+from fusegrad.eager.autograd.node import share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.shared import watching
@@ -41,7 +42,7 @@ MODIFIED = (
 # What backward does with memory from outside: eager's keeps it too; only the compiled one reads it
 # again; none does (but a backward through eager's ops runs the forward again).
 SAVED, AGAIN, NOT = "saved", "again", "not"
-RESULT = "a result"
+RESULT, WRITTEN = "a result", "what it wrote"
 _NOTHING = type(None)
 NOTHING_FREED: frozenset[int] = frozenset()
 NOTHING_PRESERVED: dict[int, np.ndarray] = {}
@@ -58,7 +59,8 @@ class Fact(NamedTuple):
 
 
 def facts_of(leaf: Segment, filled: bool) -> tuple[Fact, ...]:
-    """Of the tensors from outside that a call read, then of the results that backward reads.
+    """Of the tensors from outside that a call read, of what it wrote into them, then of the results that
+    backward reads.
 
     filled: whether the forward kept what backward reads.
     """
@@ -77,13 +79,16 @@ def _facts(leaf: Segment, filled: bool) -> Iterator[Fact]:
         # The forward is repeated for what gradients need, not for what it writes: batch norm's statistics.
         assert leaf.joint is not None
         read = leaf.joint.program.inputs_behind(leaf.joint.held)
+    kept, again = path.derivative.kept.values, path.derivative.kept.again
+    read |= again
     for value in (*path.argument_leaves, *path.captured):
-        saved = path.derivative.kept.values.get(value)
-        yield Fact("an input", SAVED if saved else AGAIN if value in read else NOT, value)
+        yield Fact("an input", SAVED if kept.get(value) else AGAIN if value in read else NOT, value)
+    for value in path.kept_writes:
+        yield Fact(WRITTEN, SAVED if kept.get(value) else AGAIN if value in again else NOT, value)
     for number, value in path.own_results.items():
-        if number in path.derivative.saved or value in path.derivative.kept.values:
-            saved = number not in path.derivative.saved or path.derivative.kept.values.get(value)
-            yield Fact(RESULT, SAVED if saved else AGAIN, value)
+        if number in path.derivative.saved or value in kept or value in again:
+            saved = number not in path.derivative.saved and value not in again
+            yield Fact(RESULT, SAVED if saved or kept.get(value) else AGAIN, value)
 
 
 class FreedNode(autograd.Node):
@@ -94,7 +99,7 @@ class FreedNode(autograd.Node):
     def __init__(self, text: str, output: Tensor) -> None:
         self.begin()
         self.text = text
-        self.edges, self.versions, self.inputs = [], [], None
+        self.versions, self.inputs = [], None
         self.types = self.output_types = [(output.array.shape, output.array.dtype)]
 
     def name(self) -> str:
@@ -184,7 +189,8 @@ class CompiledNode(autograd.Node):
         """
         if self.inputs is None or self.forward is not None:
             return
-        if not self.fill():
+        again = self.leaf.path.derivative.kept.again  # type: ignore[union-attr]
+        if any(c is version and f.value in again for f, c in self._noted()) or not self.fill():
             self._leave_to_eager()
             return
         self.leaves = list(self.leaves)
@@ -221,7 +227,7 @@ class CompiledNode(autograd.Node):
         if edges is None and _NOTHING not in map(type, gradients) and self._is_plain():
             self.freeing = self.leaf.path.derivative.kept.all_nodes  # type: ignore[union-attr]
             return self._gradients(gradients)  # type: ignore[arg-type, return-value]
-        found = self._reached(gradients)
+        found = self._reached(gradients, edges)
         return found if edges is None else [found[i] for i, _, _ in edges]
 
     def take_ready(self) -> list[Tensor] | None:
@@ -245,7 +251,7 @@ class CompiledNode(autograd.Node):
             and [counter[0] for counter in self.counters] == self.numbers
         )
 
-    def _reached(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
+    def _reached(self, gradients: list[Tensor | None], edges: Any) -> list[Tensor | None]:
         path = self.leaf.path
         assert path is not None
         nodes, kept = path.derivative.kept.nodes, path.derivative.kept.behind
@@ -254,6 +260,10 @@ class CompiledNode(autograd.Node):
             nodes = tuple(k for k, g in zip(nodes, gradients, strict=True) if g is not None)
             kept = tuple(v for v, g in zip(kept, gradients, strict=True) if g is not None)
         self.freeing = united(nodes)
+        if edges is not None:  # as eager's backward goes through no nodes but those that lead to these
+            wanted = path.derivative.wanted
+            toward = path.derivative.kept.toward([wanted[i] for i, _, _ in edges])
+            self.freeing = _Partly(self.freeing & toward)
         if self.inputs is None or self.freeing & self.freed:
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
         needed = united(kept)
@@ -354,13 +364,20 @@ class CompiledNode(autograd.Node):
         path = self.leaf.path
         assert path is not None
         graph = computing(path, used)
+        tensors = input_tensors(path, self.leaves)
+        tensors.update((final, as_input(tensors[target])) for final, target in path.written.items())
         behind = (v for v, is_used in zip(path.derivative.kept.behind, used, strict=True) if is_used)
         read = values_behind(graph, frozenset().union(*behind))
         self._check_unwritten(lambda r: r.what != RESULT and r.value in read)
-        tensors = input_tensors(path, self.leaves)
         for segment in (*self.leaf.above, self.leaf):
             tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
         return EagerForward(path, graph, used, tensors, self._wanted(path), given, by_rounds)
+
+    def note_written(self) -> None:
+        """The call has written what it writes: who writes there next changes what eager's nodes keep."""
+        first = len(self.captured) + len(self.leaf.path.argument_leaves)  # type: ignore[union-attr]
+        last = len(self.numbers) - len(self.results)
+        self.numbers[first:last] = [counter[0] for counter in self.counters[first:last]]
 
     # Writes that no counter of the call's tells of.
 
@@ -382,19 +399,23 @@ class CompiledNode(autograd.Node):
 
     def before_replaced(self, tensor: Tensor, array: np.ndarray) -> None:
         """`tensor` is about to have its values in `array`: nodes that keep it would find them there."""
-        if any(t is tensor for t in self._tensors()):
+        found = zip(self._noted(), self._tensors(), strict=False)
+        for value in [fact.value for (fact, _), t in found if t is tensor]:
             self._leave_to_eager()
             if isinstance(self.forward, EagerForward):
-                self.forward.replace(tensor, array)
+                self.forward.replace(tensor, value, array)
 
     def _tensors(self) -> list[Tensor | None]:
         """The tensors that there are counters for, as far as somebody has them still."""
+        leaves = self.leaves  # first: a backward in another thread may be over in between
         if self.inputs is None:
             return []
         path = self.leaf.path
         assert path is not None
-        arguments = [self.leaves[number] for number in path.argument_leaves.values()]
-        return [*arguments, *self.captured, *(reference() for reference in self.results)]
+        arguments = [leaves[number] for number in path.argument_leaves.values()]
+        read = dict(zip((*path.argument_leaves, *path.captured), (*arguments, *self.captured), strict=True))
+        written = [read[target] for target in path.kept_writes.values()]
+        return [*read.values(), *written, *(reference() for reference in self.results)]
 
     def _leave_to_eager(self) -> None:
         """Run eager's ops now; a later backward goes through their nodes."""
@@ -414,11 +435,34 @@ class CompiledNode(autograd.Node):
     def release(self) -> None:
         """Free what the last backward went through: results apart from each other are derived apart."""
         freed = self.freed = self.freed | self.freeing if self.freed else self.freeing
+        if type(self.freeing) is _Partly:
+            return
         for behind in self.leaf.path.derivative.kept.nodes:  # type: ignore[union-attr]
             if not behind or not (behind is freed or behind <= freed):
                 return
         self.inputs = self.ready = self.forward = None
         self.captured, self.leaves, self.environment = (), (), []
+
+
+class _Partly(frozenset[int]):
+    """What a backward to some of the inputs frees: for others, perhaps, nothing is kept."""
+
+
+def hand_on(given: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Of each pair the first, a result of a call, is to be forgotten, and the second to have its place: also
+    where it is an input of the next call.
+    """
+    places = {id(result): tensor for result, tensor in given}
+    references = {place: weakref.ref(tensor) for place, tensor in places.items()}
+    for node in {result.grad_fn for result, _ in given}:
+        if isinstance(node, CompiledNode):
+            node.results = tuple([references.get(id(reference()), reference) for reference in node.results])
+            node.leaves = [places.get(id(leaf), leaf) for leaf in node.leaves]
+
+
+def as_input(tensor: Tensor) -> Tensor:
+    """A tensor that a call wrote, off the graph, as eager's nodes keep it: itself, if nothing derives it."""
+    return share(tensor) if tensor.needs_grad else tensor
 
 
 def template_of(leaf: Segment, filled: bool) -> CompiledNode:

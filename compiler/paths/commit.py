@@ -7,8 +7,9 @@ stretch runs, its kernels write what is in place by themselves (`in_place`); the
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -23,10 +24,13 @@ from fusegrad.eager.autograd.accumulation import accumulate
 from fusegrad.eager.autograd.node import replaced_gradient
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import user_spot
+from fusegrad.eager.core.families import Layout, contiguous_layout
+from fusegrad.eager.core.op import TensorType
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
-from fusegrad.tracer.observe.hosts import GradientOf, NoGradient, at
+from fusegrad.tracer.observe.hosts import GradientOf, Host, NoGradient, at
+from fusegrad.tracer.observe.symbols import Given, Outcome, places
 
 
 class Commit:
@@ -34,10 +38,11 @@ class Commit:
 
     targets: where the written tensors are: a leaf of the call, captured, or the `.grad` of one. done: the
     numbers of those that the path's program writes itself. without_gradient: where those are that must have
-    had no `.grad`.
+    had no `.grad`. arrays: where NumPy's arrays are that the path goes by.
     """
 
-    def __init__(self, path: Path, done: Collection[int]) -> None:
+    def __init__(self, path: Path, done: Collection[int], orders: Mapping[int, tuple[int, ...]]) -> None:
+        """orders: see `orders_of`."""
         left = path.capture.left
         hosts = {h.value: h for h in path.hosts}
         self.path = path
@@ -50,14 +55,21 @@ class Commit:
                 assert isinstance(host, (Captured, GradientOf))
                 self.targets.append(host.reference if isinstance(host, Captured) else host)
         self.rest = [i for i in range(len(left.writes)) if i not in done]
-        self.program = _copying([path.left[i] for i in self.rest]) if self.rest else None
+        self._orders = {place: orders[i] for place, i in enumerate(self.rest) if i in orders}
+        turned = {place: (math.prod(path.left[self.rest[place]].shape),) for place in self._orders}
+        types = [path.left[i].type for i in self.rest]
+        types = [TensorType(turned.get(i, type_.shape), type_.dtype) for i, type_ in enumerate(types)]
+        self.program = _copying(types) if self.rest else None
         # Whether memory is written as soon as the last stretch runs.
         self.begins = bool(done)
         without = (read.tensor for read in path.capture.reads if isinstance(read, NoGradient))
         self.without_gradient = {*path.capture.bare, *without}
+        self._times = left.times
+        self._all_once = all(times == 1 for times in left.times)
         self._references = [c.reference for c in path.captured.values()]
         self._arguments = [*path.argument_leaves.values()]
-        self._lent = [host for host in path.hosts if host.lent]
+        self._gradients = [host for host in path.hosts if isinstance(host, GradientOf)]
+        self.arrays = arrays_of(path.hosts)
         self._apart = _Apart([], [], [])
 
     def tensors(self, leaves: Sequence[Any]) -> list[Tensor] | None:
@@ -72,7 +84,8 @@ class Commit:
         for tensor in tensors:
             if tensor is None or not tensor.array.flags.writeable:
                 return None
-        return tensors if self._is_apart(leaves) else None  # type: ignore[return-value]
+        is_apart = self._is_apart(leaves) and self._is_apart_from_arrays(tensors, leaves)
+        return tensors if is_apart else None  # type: ignore[return-value]
 
     def _is_apart(self, leaves: Sequence[Any]) -> bool:
         """Whether nothing overlaps: looked at where a tensor has another array than when last nothing did."""
@@ -85,7 +98,7 @@ class Commit:
                 return False
             seen = [weakref.ref(a) for a in arrays]
         others = [leaves[i].array for i in self._arguments]
-        for host in self._lent:
+        for host in self._gradients:
             array = host.array(leaves)
             if array is not None:
                 others.append(array)
@@ -96,17 +109,31 @@ class Commit:
         self._apart = _Apart(seen, bounds, seen_others)
         return True
 
+    def _is_apart_from_arrays(self, tensors: Sequence[Any], leaves: Sequence[Any]) -> bool:
+        """Whether no tensor has the memory of an array that the call reads; these may overlap each other."""
+        arrays = [place.find(leaves) for place in self.arrays]
+        written = [bounds_of(tensor.array) for tensor in tensors]
+        return all(_apart([bounds, bounds_of(array)]) for bounds in written for array in arrays)
+
     def begin(self, tensors: Sequence[Tensor]) -> None:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
-        quiet = self.path.capture.left.quiet
-        noticed = [t for i, t in enumerate(tensors) if i not in quiet] if quiet else tensors
-        for number in quiet:
-            shared.tell_watching(tensors[number], counted=False)
-        views.count_writes(noticed, user_spot())
+        if self._all_once:
+            return views.count_writes(tensors, user_spot())
+        views.count_writes([t for t, times in zip(tensors, self._times, strict=True) if times], user_spot())
+        for tensor, times in zip(tensors, self._times, strict=True):
+            if not times:
+                shared.tell_watching(tensor, counted=False)
+            elif times > 1:
+                with_writes(tensor, times - 1)
 
     def copy(self, finals: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
         """Write what the program has not into the memory of `targets`."""
         assert self.program is not None
+        finals, targets = [*finals], [*targets]
+        for place, order in self._orders.items():
+            # As they lie in memory, both are rows.
+            finals[place] = np.ascontiguousarray(finals[place].transpose(order)).reshape(-1)
+            targets[place] = targets[place].transpose(order).reshape(-1)
         arrays = [a if a.flags.c_contiguous else np.array(a, order="C") for a in finals]
         self.program.run([*arrays, *targets])
 
@@ -116,6 +143,15 @@ class Commit:
             call = method()
             if call is not None:
                 call()
+
+
+def with_writes(tensor: Tensor, times: int) -> Tensor:
+    """A tensor, which counts so many writes more than it did."""
+    version = tensor.version
+    if type(version) is list:
+        number, (_, spot) = version[0], version[1] or (0, None)
+        version[:2] = number + times, (number + times, spot)
+    return tensor
 
 
 def add_first(leaf: Tensor, gradient: Tensor) -> None:
@@ -132,10 +168,10 @@ def replace_memory(tensor: Tensor, memory: np.ndarray) -> None:
     tensor.array = memory
 
 
-def set_attribute(owner: Callable[[], Any], name: str, value: Any) -> None:
-    """Set an attribute of an object, or an option of a group, unless nobody has the object any more."""
+def set_attribute(owner: Callable[[], Any], name: Any, value: Any) -> None:
+    """Set an attribute of an object, or an item of a group, dict or list, unless nobody has that any more."""
     held = owner()
-    if isinstance(held, ParameterGroup):
+    if isinstance(held, ParameterGroup) or type(held) in (dict, list):
         held[name] = value
     elif held is not None:
         setattr(held, name, value)
@@ -157,6 +193,13 @@ def count(owner: Callable[[], Any], name: str, by: int) -> None:
         setattr(held, name, getattr(held, name) + by)
 
 
+def call_again(function: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Call a function that has kept its result for these arguments, and counts that it was asked."""
+    held = function()
+    if held is not None:
+        held(*args, **kwargs)
+
+
 def own(array: np.ndarray) -> np.ndarray:
     """The array, or a copy where it is a view of another result's memory."""
     return array if array.base is None or array.flags.c_contiguous else np.array(array)
@@ -168,6 +211,13 @@ class _Apart(NamedTuple):
     seen: list[weakref.ref[np.ndarray]]
     bounds: list[tuple[int, int]]
     others: list[weakref.ref[np.ndarray]]
+
+
+def arrays_of(hosts: Sequence[Host]) -> list[Given]:
+    """Where a path finds the arrays of NumPy's that it goes by."""
+    symbols = [host.symbol for host in hosts if isinstance(host, Outcome)]
+    symbols += [symbol for host in hosts for symbol in host.takes]
+    return [place for place in places(symbols) if place.kind is np.ndarray]
 
 
 def _same(arrays: Sequence[np.ndarray | None], seen: Sequence[weakref.ref[np.ndarray]]) -> bool:
@@ -186,11 +236,25 @@ def _tensor(source: Any, leaves: Sequence[Any]) -> Tensor | None:
     return None if owner is None else owner.gradient
 
 
-def _copying(values: Sequence[Value]) -> Program:
+def orders_of(path: Path, layouts: Mapping[Value, Layout]) -> dict[int, tuple[int, ...]]:
+    """Of tensors that are written, by the numbers of the writes, those that do not lie in row-major order,
+    with the order of their dimensions in which they do. layouts: of the arguments.
+    """
+    found = {}
+    for number, (target, _) in enumerate(path.capture.left.writes):
+        captured = path.captured.get(target)
+        layout = captured.layout if captured is not None else layouts.get(target)
+        if layout is not None and layout.strides != contiguous_layout(layout.shape).strides:
+            order = np.argsort([-step for step in layout.strides], kind="stable")
+            found[number] = tuple(map(int, order))
+    return found
+
+
+def _copying(types: Sequence[TensorType]) -> Program:
     """A program that copies its first inputs into the memory of the others."""
-    finals = [Value(f"final{i}", v.type) for i, v in enumerate(values)]
-    targets = [Value(f"target{i}", v.type) for i, v in enumerate(values)]
-    copies = [Value(f"copy{i}", v.type) for i, v in enumerate(values)]
+    finals = [Value(f"final{i}", type_) for i, type_ in enumerate(types)]
+    targets = [Value(f"target{i}", type_) for i, type_ in enumerate(types)]
+    copies = [Value(f"copy{i}", type_) for i, type_ in enumerate(types)]
     equations = tuple(Equation(clone_op, (f,), {}, (c,)) for f, c in zip(finals, copies, strict=True))
     graph = Graph((*finals, *targets), equations, tuple(copies))
     return Program(graph, into=dict(zip(copies, targets, strict=True))).finish()

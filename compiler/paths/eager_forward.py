@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +32,19 @@ if TYPE_CHECKING:
 
 
 def computing(path: Path, used: Sequence[bool]) -> Graph:
-    """What computes the results that can be derived, of them those that are `used`."""
+    """What computes the results that can be derived, of them those that are `used`, from the inputs and what
+    was written into these: that lies there still.
+    """
     results = [o.value for o in path.capture.outputs if o.value is not None]
     roots = tuple(results[i] for i, is_used in zip(path.derivative.seeded, used, strict=True) if is_used)
     whole = path.capture.graph
-    equations = tuple(e for e in whole.equations if e.op is not GUARD)
-    return passes.dead_code(Graph(whole.inputs, equations, roots))
+    computed = {v: Value(f"{v.name}_computed", v.type) for v in path.written}
+    equations = tuple(
+        replace(e, outputs=tuple([computed.get(v, v) for v in e.outputs]))
+        for e in whole.equations
+        if e.op is not GUARD
+    )
+    return passes.dead_code(Graph((*whole.inputs, *path.written), equations, roots))
 
 
 def where_kept(graph: Graph, results: Mapping[Value, np.ndarray]) -> dict[Value, np.ndarray]:
@@ -70,8 +78,9 @@ def _standing_in(tensor: Tensor) -> Tensor:
 class EagerForward:
     """Results of a call on eager's graph.
 
-    roots: of all results that can be derived, None where nobody asks for its gradient. wanted: what stands
-    for the inputs that get gradients, which are `sources`.
+    roots: of all results that can be derived, None where nobody asks for its gradient. made: what stands for
+    results that the roots are computed of. wanted: what stands for the inputs that get gradients, which are
+    `sources`.
     """
 
     def __init__(
@@ -90,8 +99,10 @@ class EagerForward:
         """
         self.sources = sources
         tracked = path.capture.tracked
+        known = {v for e in graph.equations for v in e.outputs}
+        results = tuple(v for v in path.own_results.values() if v in known)
+        graph = replace(graph, outputs=(*graph.outputs, *results))
         if by_rounds:
-            known = {v for e in graph.equations for v in e.outputs}
             graph = unrolled(graph)
             tracked |= {v for e in graph.equations for v in e.outputs if v not in known}
         with autograd_on():
@@ -99,8 +110,10 @@ class EagerForward:
             self.wanted = [_standing_in(tensor) for tensor in sources]
             tensors = {**tensors, **dict(zip(path.derivative.wanted, self.wanted, strict=True))}
             inputs = [tensors[v] for v in graph.inputs]
-            made = iter(evaluate_graph(graph, inputs, tracked, given, writes_out=by_rounds))
+            parts = path.capture.recomputed
+            made = iter(evaluate_graph(graph, inputs, tracked, given, by_rounds, parts))
         self.roots = [next(made) if is_used else None for is_used in used]
+        self.made = dict(zip(results, made, strict=True))
 
     def derive(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
         """The gradients of the inputs from those of the results."""
@@ -117,8 +130,10 @@ class EagerForward:
             wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, self.wanted, strict=True)
         ]
 
-    def replace(self, tensor: Tensor, array: np.ndarray) -> None:
-        """An input has its values in `array` from now on."""
+    def replace(self, tensor: Tensor, value: Value, array: np.ndarray) -> None:
+        """An input or a result, which `value` stands for, has its values in `array` from now on."""
+        if value in self.made:
+            self.made[value].array = array
         for source, stand_in in zip(self.sources, self.wanted, strict=True):
             if source is tensor:
                 stand_in.array = array

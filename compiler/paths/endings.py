@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,14 +32,14 @@ from fusegrad.compiler.call_plan.expressions import (
 from fusegrad.compiler.call_plan.steps import Assign, Do, Step
 from fusegrad.compiler.paths.autograd_node import AGAIN, RESULT, FreedNode, facts_of, template_of
 from fusegrad.compiler.paths.backward_plan import NODE, apart
-from fusegrad.compiler.paths.commit import append, set_attribute
+from fusegrad.compiler.paths.commit import append, set_attribute, with_writes
 from fusegrad.compiler.paths.path import Path
 from fusegrad.compiler.paths.variables import LEAVES, kept_name, leaf_name
 from fusegrad.eager.autograd.node import next_sequence, place, reach, share
 from fusegrad.eager.autograd.views import ask_before_write
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.shared import lend, watching
+from fusegrad.eager.core.shared import another, lend, watching
 from fusegrad.eager.core.tensor import Tensor, mark_inference
 from fusegrad.tracer.capture.captured import Attribute, Items, Output
 
@@ -80,7 +79,6 @@ class Ending:
         self.steps.append(Assign(NODE.name, Like(template_of(planner.segment, self.joint is None))))
         places = [kept_name(p) if p in planner.kept else NONE for p in range(planner.tree.environment)]
         self._set("environment", Row(tuple(places), list))
-        self._set("sequence", Call(next_sequence))
         self._set("spot", Call(user_spot))
         self._set("leaves", LEAVES)
         if self.joint is not None:
@@ -96,11 +94,14 @@ class Ending:
         ]
         self._set("types", Row(tuple(wanted)))
         self._set("edges", Row(tuple(_edge(number, tensor) for number, tensor in enumerate(wanted))))
+        self._set("sequence", Call(next_sequence))  # edges may make nodes, which come before
 
     def _results(self) -> None:
         for number, value in self.path.own_results.items():
             name = self.tensors[value] = Name(f"result{number}")
             self.steps.append(Assign(name.name, Call(wrap, (self.arrays[number],))))
+            if value in self.path.capture.left.made:
+                self._do(with_writes, name, Constant(self.path.capture.left.made[value]))
             if value in self.freed:
                 freed = Call(FreedNode, (Constant(self.freed[value]), name))
                 self._do(place, name, freed, Constant(0))
@@ -128,6 +129,8 @@ class Ending:
         facts = facts_of(planner.segment, self.joint is None)
         counted: list[Expression] = [leaf_name(i) for i in path.argument_leaves.values()]
         counted += [planner.tensor(c.reference) for c in path.captured.values()]
+        read_from = dict(zip((*path.argument_leaves, *path.captured), counted, strict=True))
+        counted += [read_from[target] for target in path.kept_writes.values()]
         read = [fact.value for fact in facts if fact.what == RESULT]
         counted += [self.tensors[v] for v in read]
         versions = [attribute(tensor, "version") for tensor in counted]
@@ -149,8 +152,8 @@ class Ending:
         outputs = self.path.capture.outputs
         for output in outputs:
             if output.kind == "alias":
-                owner, number = output.item
-                shared = Call(share, (self._tensor(outputs[owner]),))
+                owner, number, counted = output.item
+                shared = Call(share if counted else _data, (self._tensor(outputs[owner]),))
                 self.steps.append(Assign(f"alias{number}", shared))
 
     def _arrays(self) -> None:
@@ -165,17 +168,23 @@ class Ending:
         items = [self._item(output) for output in self.path.capture.outputs]
         return structured(structure, items)
 
-    def attributes(self) -> Iterator[Step]:
-        """Set the attributes that the run has set, and append to lists what it has appended."""
+    def attributes(self) -> tuple[list[Step], list[Step]]:
+        """Set the attributes that the run has set, and append to lists what it has appended; and those of
+        which a part is there only when schedules have made their steps.
+        """
         left, outputs = self.path.capture.left, self.path.capture.outputs
         parts: list[Attribute | Items] = [*left.attributes, *left.items]
-        items = map(self._item, outputs[len(outputs) - sum(part.count for part in parts) :])
+        python = iter(outputs[len(outputs) - sum(part.count for part in parts) :])
+        steps: tuple[list[Step], list[Step]] = [], []
         for part in parts:
-            value = structured(part.structure, list(itertools.islice(items, part.count)))
+            given = [*itertools.islice(python, part.count)]
+            value = structured(part.structure, [*map(self._item, given)])
+            of_late = steps[any(output.kind == "late" for output in given)]
             if isinstance(part, Attribute):
-                yield Do(Call(set_attribute, (Constant(part.owner), Constant(part.name), value)))
+                of_late.append(Do(Call(set_attribute, (Constant(part.owner), Constant(part.name), value))))
             else:
-                yield Do(Call(append, (Constant(part.owner), Constant(part.emptied), value)))
+                of_late.append(Do(Call(append, (Constant(part.owner), Constant(part.emptied), value))))
+        return steps
 
     def _tensor(self, output: Output) -> Expression:
         if output.value is not None:
@@ -198,6 +207,13 @@ class Ending:
             self.late.append(Assign(name.name, Call(output.item.find)))
             return name
         return self._tensor(output)
+
+
+def _data(tensor: Tensor) -> Tensor:
+    """A tensor of the same memory off the graph, whose writes are counted by themselves."""
+    other = share(tensor)
+    other.version = another(tensor.version)
+    return other
 
 
 def _lent(tensor: Tensor) -> np.ndarray:

@@ -21,11 +21,13 @@ import numpy as np
 from fusegrad.compiler.call_plan.expressions import Call, Constant, Expression, Name, same
 from fusegrad.compiler.call_plan.steps import Ask, Assign, Attempt, Step, Unless
 from fusegrad.tracer.observe.hosts import Host
-from fusegrad.tracer.observe.symbols import Computed, Given, Outcome, Scalar, Symbol
+from fusegrad.tracer.observe.symbols import ANYTHING, Computed, Given, Outcome, Scalar, Symbol
+from fusegrad.tracer.observe.world.ahead import Asks
 from fusegrad.tracer.record.scalars import bound_of
 
 RAISES = "a Python number is gone, or cannot be computed"
 ANOTHER_CLASS = "a Python number is of another class"
+OTHER_ITEM = "what an iterator gives is of another kind"
 TOO_LARGE = "a Python number is too large for the dtype that it is computed with in"
 
 
@@ -48,6 +50,8 @@ class NumberSteps:
                 steps += self._comes_out(host)
             elif isinstance(host, Scalar):
                 steps += self._scalar(host, places[id(host)])
+            elif isinstance(host, Asks):
+                steps += self._asks(host)
             else:
                 steps += self.find(*host.takes)
                 taken = tuple(map(self.name, host.takes))
@@ -56,9 +60,16 @@ class NumberSteps:
 
     def _comes_out(self, host: Outcome) -> Iterator[Step]:
         yield from self.find(host.symbol)
+        if host.expected is ANYTHING:
+            return
         found, expected = self.name(host.symbol), host.expected
         is_bool = type(expected) is bool
         yield Unless(same(found, Constant(expected)) if is_bool else Call(host.matches, (found,)), host)
+
+    def _asks(self, host: Asks) -> Iterator[Step]:
+        yield from self.find(host.symbol)
+        if host.fits is not None:
+            yield Unless(Call(host.fits, (self.name(host.symbol),)), OTHER_ITEM)
 
     def _scalar(self, host: Scalar, kept: str) -> Iterator[Step]:
         yield from self.find(host.symbol)

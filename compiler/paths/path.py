@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
-from fusegrad.compiler.lower.stacked_rows import with_rows_apart
-from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout_of
-from fusegrad.eager.core.sizes import has_symbols
+from fusegrad.compiler.lower.short_axes import with_short_axes_apart
+from fusegrad.compiler.paths.kept_by_eager import EagerKept, kept_by_eager, layouts_of, roots_of
+from fusegrad.eager.core.families import layout_of
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.lazy import cached_property
-from fusegrad.tracer.capture.captured import Capture, Output
+from fusegrad.tracer.capture.captured import Capture
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.differentiate import differentiate
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
-from fusegrad.tracer.ir.tested import TESTED
 from fusegrad.tracer.observe.hosts import Host
 
 # Stands between the forward and the backward equations while passes run over both.
@@ -70,25 +69,6 @@ class Captured:
             return None
         self.known = weakref.ref(array)
         return array
-
-
-@dataclass(eq=False)
-class EagerKept:
-    """What the nodes keep that eager would have put on the graph, whatever the compiled backward reads.
-
-    values: the values that are kept, so that a write into them is an error, and whether it is one for the
-    backward of every result. nodes: for each result that can be derived the equations on its way back whose
-    nodes keep something, which one backward frees; behind: what those keep.
-    """
-
-    values: dict[Value, bool]
-    nodes: tuple[frozenset[int], ...]
-    behind: tuple[frozenset[Value], ...]
-
-    @cached_property
-    def all_nodes(self) -> frozenset[int]:
-        """What a backward from all results frees."""
-        return united(self.nodes)
 
 
 @dataclass(eq=False)
@@ -157,16 +137,24 @@ class Path:
             found.setdefault(value, number)
         return {number: value for value, number in found.items()}
 
+    @cached_property
+    def written(self) -> dict[Value, Value]:
+        """What the run has written into its inputs, off the graph, and to which: it lies in their memory."""
+        tensors, tracked = {*self.argument_leaves, *self.captured}, self.capture.tracked
+        writes = self.capture.left.writes
+        return {final: target for target, final in writes if target in tensors and final not in tracked}
+
+    @cached_property
+    def kept_writes(self) -> dict[Value, Value]:
+        """Those of what is `written` that eager's nodes keep, or compute again of."""
+        kept = self.derivative.kept
+        return {v: target for v, target in self.written.items() if v in kept.values or v in kept.again}
+
     def read_results(self, read: Collection[Value]) -> set[int]:
         """The results, by number, that lie in the memory of values which the path has made."""
-        roots = _roots(self.forward, _layouts(self.capture.outputs))
+        roots = roots_of(self.forward, layouts_of(self.capture.outputs))
         memory = {roots.get(v, v) for v in read} - {*self.inputs}
         return {n for n, v in enumerate(self.results) if v in read or roots.get(v, v) in memory}
-
-
-def united(sets: Sequence[frozenset[Any]]) -> frozenset[Any]:
-    """What is in any of the sets; the set itself, if there is one."""
-    return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 
 
 def let_go(capture: Capture) -> tuple[dict[Value, Captured], list[Captured]]:
@@ -216,7 +204,7 @@ def make_path(
     for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
         whole = run(whole)
     if not graph.guards():  # the beginning that paths share has to be the same for all of them
-        whole = with_rows_apart(whole)
+        whole = with_short_axes_apart(whole, kept_between=True)
     middle = whole.equations.index(_BOUNDARY)
     count = len(outputs) + len(left)
     derived = [outputs[i] for i in seeded]
@@ -232,7 +220,7 @@ def make_path(
         reached_from=_reached_from(graph, capture.tracked, derived if wanted else (), seeds, wanted),
         names=tuple(values[i].grad_name for i in seeded),
         types=tuple((value.shape, value.dtype) for value in derived),
-        kept=EagerKept(*_kept_by_eager(graph, capture.tracked, derived, numbers, _layouts(values))),
+        kept=kept_by_eager(capture, derived, {*numbers, *capture.numbers}, layouts_of(values)),
     )
     return Path(
         capture=capture,
@@ -280,84 +268,6 @@ def _obliged(equations: Sequence[Equation], targets: Collection[Any]) -> frozens
         if used:
             needed.update(equation.values())
     return frozenset(found)
-
-
-def _kept_by_eager(
-    graph: Graph,
-    tracked: Collection[Value],
-    seeded: Sequence[Value],
-    numbers: Collection[Value],
-    layouts: Mapping[Value, Layout],
-) -> tuple[dict[Value, bool], tuple[frozenset[int], ...], tuple[frozenset[Value], ...]]:
-    """The values that eager's nodes keep, and whether behind all of `seeded`; for each of these the nodes
-    behind it that keep any, and what those keep. A Python number is in a node for good, whatever a backward
-    frees. layouts: of the results.
-    """
-    if not seeded:
-        return {}, (), ()
-    kept: dict[int, set[Value]] = {}
-    ways: dict[Value, tuple[int, list[Value]]] = {}  # from a result back: the equation, and where it leads
-    roots = _roots(graph.equations, layouts)
-    seen = [(v, roots.get(v, v)) for v in (*graph.inputs, *layouts)]
-    for number, equation in enumerate(graph.equations):
-        keeps: set[Value] = set()
-        leads: list[Value] = []
-        for index, value in enumerate(equation.inputs):
-            rule = equation.op.rule(index) if value in tracked else None
-            if rule is None:
-                continue
-            leads.append(value)
-            then = equation.params["then"] if equation.op is TESTED else ()
-            saved = (equation.inputs[i] for i in rule.saved(len(equation.inputs)) if i not in then)
-            keeps.update(v for v in saved if isinstance(v, Value) and v not in numbers)
-            keeps.update(equation.outputs if rule.needs_output else ())
-        # What is kept of a view is the memory that it lies in, which others may be views of.
-        memory = {roots.get(v, v) for v in keeps}
-        keeps.update([v for v, root in seen if root in memory])
-        if keeps:
-            kept[number] = keeps
-        ways.update(dict.fromkeys(equation.outputs, (number, leads)))
-    nodes = tuple(frozenset(_behind(v, ways) & kept.keys()) for v in seeded)
-    values = tuple(frozenset().union(*(kept[n] for n in found)) for found in nodes)
-    return {v: all(v in k for k in values) for v in frozenset().union(*values)}, nodes, values
-
-
-def _behind(value: Value, ways: Mapping[Value, tuple[int, list[Value]]]) -> set[int]:
-    """The equations, by number, on the way back from a value."""
-    pending, found = [value], set[int]()
-    while pending:
-        way = ways.get(pending.pop())
-        if way is not None and way[0] not in found:
-            found.add(way[0])
-            pending += way[1]
-    return found
-
-
-def _layouts(results: Sequence[Output]) -> dict[Value, Layout]:
-    """How results lie in memory."""
-    return {
-        o.value: Layout(o.value.shape, tuple([s // o.value.dtype.itemsize for s in o.strides]))
-        for o in results
-        if o.value is not None
-    }
-
-
-def _roots(equations: Sequence[Equation], results: Mapping[Value, Layout]) -> dict[Value, Value]:
-    """For each view what it shows, directly or not: the value whose memory it shares."""
-    roots: dict[Value, Value] = {}
-    layouts = dict(results)
-    for equation in equations:
-        op = equation.op
-        if not isinstance(op, View):
-            continue
-        source = equation.inputs[0]
-        open_sizes = has_symbols((source.shape, *equation.params.values()))
-        layout = layouts.get(source) or contiguous_layout(source.shape)
-        seen = layout if open_sizes else op.layout(layout, **equation.params)
-        if seen is not None:  # a reshape may have to copy
-            roots[equation.output] = roots.get(source) or source
-            layouts[equation.output] = seen
-    return roots
 
 
 def _reached_from(

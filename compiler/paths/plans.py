@@ -13,7 +13,7 @@ variables are; all calls with the same key have the same kinds.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +33,12 @@ from fusegrad.compiler.call_plan.expressions import (
     other_than,
     same,
 )
-from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless
+from fusegrad.compiler.call_plan.steps import Ask, Assign, Attempt, Do, Run, Step, Unless
 from fusegrad.compiler.native.apart import Apart
 from fusegrad.compiler.native.match import Match
-from fusegrad.compiler.paths.commit import add_first, count, own, replace_memory
+from fusegrad.compiler.paths.autograd_node import CompiledNode
+from fusegrad.compiler.paths.backward_plan import NODE
+from fusegrad.compiler.paths.commit import add_first, call_again, count, own, replace_memory, with_writes
 from fusegrad.compiler.paths.endings import Ending
 from fusegrad.compiler.paths.number_steps import NumberSteps
 from fusegrad.compiler.paths.path import Captured, Path
@@ -44,9 +46,12 @@ from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.compiler.paths.variables import LEAVES, kept_name, leaf_name
 from fusegrad.eager.autograd.hooks import any_has_hooks, any_was_made, leaf_hooks
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.tensor import Tensor, Untracked
+from fusegrad.eager.core.shared import Untracked
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.observe.arrays.known import array_key
 from fusegrad.tracer.observe.hosts import GradientOf, at
-from fusegrad.tracer.observe.symbols import parts
+from fusegrad.tracer.observe.symbols import Given, parts
+from fusegrad.tracer.observe.world.ahead import Asks
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
@@ -89,6 +94,11 @@ class Plan:
     last: list[Step] = field(default_factory=list)
     late: list[Step] = field(default_factory=list)
     result: Expression = NONE
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nothing behind its program can leave the call unanswered."""
+        return self.seen is None and not self.after
 
 
 def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], leaves: Sequence[Any]) -> Plan:
@@ -154,11 +164,18 @@ class Planner:
         ending = Ending(self, path)
         plan.finish, plan.results = ending.steps, [*ending.tensors.values()]
         plan.result, plan.late = ending.result(), ending.late
-        plan.commit = [*self._commit(path, written), *ending.attributes()]
+        attributes, after = ending.attributes()
+        asked = dict.fromkeys(h.source for h in path.hosts if isinstance(h, Asks) and h.source is not None)
+        plan.commit = [Do(Call(source.answered)) for source in asked]
+        plan.commit += [*self._commit(path, written), *attributes]
+        if path.derivative.wanted and path.kept_writes:
+            plan.commit.append(Do(Call(CompiledNode.note_written, (NODE,))))
         plan.last = [Do(Call(count, tuple(map(Constant, c)))) for c in path.capture.left.counts]
+        plan.last += [Do(Call(call_again, tuple(map(Constant, hit)))) for hit in path.capture.left.hits]
         if path.capture.left.after:
             assert segment.commit is not None
             plan.last.append(Do(Call(segment.commit.call_after)))
+        plan.late += after
         return plan
 
     def made(self, spot: Spot) -> Made:
@@ -245,6 +262,7 @@ class Planner:
         staying = {c.reference: c.reference() for c in path.captured.values()}
         others = [(leaf_name(i), self.leaves[i]) for i in path.argument_leaves.values()]
         others += [(name, tensor) for name, tensor in gradients if tensor is not None]
+        others += [(name, wrap(array)) for name, array in self._arrays(commit.arrays)]
         written = {id(t) for t in commit.tensors(self.leaves) or ()}
         tensors = [tensor for tensor in staying.values() if tensor is not None]
         apart = Apart(tensors, [tensor for _, tensor in others], written)
@@ -255,6 +273,21 @@ class Planner:
         )
         self.before.append(Unless(condition, OVERLAPS))
         return [self.tensor(target) for target in commit.targets]
+
+    def _arrays(self, places: Iterable[Given]) -> Iterator[tuple[Name, np.ndarray]]:
+        """The variables of NumPy's arrays, those from outside being of the kind that they are now."""
+        for number, given in enumerate(places):
+            array = given.find(self.leaves)
+            if isinstance(given.place, int):
+                yield leaf_name(given.place), array
+                continue
+            name = Name(f"array_read{number}")
+            kind = Call(operator.eq, (Call(array_key, (name,)), Constant(array_key(array))))
+            self.before += [
+                Attempt(name.name, Call(given.place.find), OVERLAPS),
+                Unless(kind, OVERLAPS, True),
+            ]
+            yield name, array
 
     # What is run.
 
@@ -296,6 +329,8 @@ class Planner:
             if value is not None:
                 final = next(made)
                 gradient = Call(wrap, (Call(own, (final,)) if final.views else final,))
+                if value in path.capture.left.made:
+                    gradient = Call(with_writes, (gradient, Constant(path.capture.left.made[value])))
             if value is not None and spot in commit.without_gradient:
                 yield Do(Call(add_first, (self.tensor(spot), gradient)))
             else:

@@ -13,6 +13,7 @@ from fusegrad.compiler.paths.plans import Plan, Unplanned, plan_of
 from fusegrad.compiler.paths.segments import Segment, Stopped
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
+from fusegrad.eager.ranks.journal import journal
 from fusegrad.tracer.observe.hosts import Host
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def run(
     if isinstance(found, Stopped):
         for restore in reversed(frame.undo):
             restore()
+        journal.again()
     return found
 
 
@@ -81,6 +83,11 @@ def _walk(
     while True:
         if segment.path is not None and refuses is not None:
             reason = refuses(segment.path)
+            if reason is not None:
+                return Stopped(segment, reason)
+        if segment.exchanges and refuses is not None:
+            # Other ranks get what it computes: that must be right before it is known which leaf follows.
+            reason = segment.refusal(refuses)
             if reason is not None:
                 return Stopped(segment, reason)
         joint = segment.joint is not None and (
@@ -95,7 +102,11 @@ def _walk(
             return Stopped(segment, left.reason)
         written = [tensor.evaluate(frame.variables) for tensor in plan.written]
         memory = [np.array(tensor.array) for tensor in written] if keep else []
-        left = execute([plan.run, *plan.after], frame)
+        journal.is_last = segment.exchanges and plan.is_sure and not keep
+        try:
+            left = execute([plan.run, *plan.after], frame)
+        finally:
+            journal.is_last = False
         if left is not None:
             return Stopped(segment, left.reason)
         if plan.seen is None:

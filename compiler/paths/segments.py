@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.background import Work
@@ -11,6 +12,7 @@ from fusegrad.compiler.paths.commit import Commit
 from fusegrad.compiler.paths.path import Path
 from fusegrad.compiler.program.program import Program
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ranks.exchange_op import BEGIN, EXCHANGE
 from fusegrad.tracer.ir.graph import Equation, Value
 from fusegrad.tracer.observe.hosts import Host
 
@@ -202,6 +204,17 @@ class Segment:
     def programs(self) -> list[Program]:
         """Its programs: forward, then backward, then both as one, as far as they are planned."""
         return [code.program for code in (self._code, self._backward, self.joint) if code is not None]
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether it exchanges anything with other ranks."""
+        return any(equation.op in (EXCHANGE, BEGIN) for equation in self.equations)
+
+    def refusal(self, refuses: Callable[[Path], Any]) -> Any:
+        """Why none of the paths through this node is of the present state of the world; None if one is."""
+        leaves = [chain[-1].path for chain in self.chains()]
+        reasons = [refuses(path) for path in leaves if path is not None]
+        return None if None in reasons else reasons[0]
 
     def walk(self) -> list[Segment]:
         """This node and all below it."""

@@ -18,7 +18,7 @@ from fusegrad.compiler.base import background, debug
 from fusegrad.compiler.base.garbage import put_off, uncollected
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.paths import segments
-from fusegrad.compiler.paths.commit import Commit
+from fusegrad.compiler.paths.commit import Commit, orders_of
 from fusegrad.compiler.paths.eager_forward import undisturbed
 from fusegrad.compiler.paths.path import Path, asks, guard_key
 from fusegrad.compiler.paths.rematerialization import backward_slice, kept, producers
@@ -414,19 +414,18 @@ class Tree:
             code.left = [program.locate(found[v]) for v in segment.path.left]
             segment.commit = self._commit(segment, written)
 
-    @staticmethod
-    def _commit(leaf: Segment, written: set[int]) -> Commit | None:
+    def _commit(self, leaf: Segment, written: set[int]) -> Commit | None:
         """What leaves in the world what a leaf does. written: by the numbers of those its program writes."""
-        assert leaf.path is not None
-        return Commit(leaf.path, written) if leaf.path.capture.left else None
+        path = leaf.path
+        assert path is not None
+        return Commit(path, written, orders_of(path, self.layouts)) if path.capture.left else None
 
     def _begin(self, program: Program, segment: Segment) -> None:
         """Have LLVM begin with a program of a segment, unless calls are hoped to need another."""
         if segment.path is None or not self.hopeful:
             program.compile()
 
-    @staticmethod
-    def _written_in_place(segment: Segment, program: Program, found: dict[Value, Value]) -> set[int]:
+    def _written_in_place(self, segment: Segment, program: Program, found: dict[Value, Value]) -> set[int]:
         """Have the program of a leaf write in place what it can; the numbers of those writes.
 
         found: what stands for the outputs of the segment in the program.
@@ -435,13 +434,14 @@ class Tree:
         # A guard may still fail, or a later backward ask for what was there.
         if path is None or path.derivative.wanted or any(e.op is GUARD for e in segment.equations):
             return set()
-        pairs = zip(path.left, path.capture.left.writes, strict=False)
-        writes = [(found[v], target) for v, (target, _) in pairs]
+        writes = [(found[v], t) for v, (t, _) in zip(path.left, path.capture.left.writes, strict=False)]
         # Numbers are taken out of memory that nobody writes.
         kept = (*path.results, *path.left[len(path.capture.left.writes) :])
         outputs, results = list(program.graph.outputs), {found[v] for v in kept}
         times = Counter(v for v, _ in writes)  # what two tensors get is copied
-        alone = [(v, t) for v, t in writes if outputs.count(v) == 1 and times[v] == 1 and v not in results]
+        turned = orders_of(path, self.layouts)
+        others = [pair for i, pair in enumerate(writes) if i not in turned]
+        alone = [(v, t) for v, t in others if outputs.count(v) == 1 and times[v] == 1 and v not in results]
         program.into = in_place(program, alone)
         return {i for i, (v, _) in enumerate(writes) if v in program.into}
 

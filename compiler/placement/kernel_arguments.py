@@ -81,9 +81,11 @@ class KernelForm:
                 self.numbers.append((len(self.recipe), value, dtype))
             self.recipe.append(0 if isinstance(value, Symbol) else _number_bits(value, dtype))
         self.placed: list[tuple[int, Value]] = []
-        for argument in (*bound.inputs, *bound.outputs):
+        buffers = (*kernel.inputs, *kernel.outputs)
+        for buffer, argument in zip(buffers, (*bound.inputs, *bound.outputs), strict=True):
             self.placed.append((len(self.recipe), argument.value))
-            self.recipe += [0, argument.offset * argument.value.dtype.itemsize]
+            # In elements of what the kernel takes them for: of complex numbers it reads parts.
+            self.recipe += [0, argument.offset * DTYPES[buffer.dtype].size]
         for argument in (*bound.inputs, *bound.outputs):
             self.recipe += argument.strides
 

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from fusegrad.compiler.base.symbolic_sizes import Values
 from fusegrad.compiler.base.window_ops import WindowProduct
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.steps import Step
@@ -56,6 +55,7 @@ from fusegrad.eager.core.op import REGISTRY, Params, wrap
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Equation, Value
 from fusegrad.tracer.ir.rolled import ROLLED
+from fusegrad.tracer.ir.symbolic_sizes import Values
 
 NOTHING = np.empty(0)
 RESHAPE = REGISTRY["reshape"]
@@ -128,13 +128,14 @@ class _Use(NamedTuple):
 
 @dataclass(frozen=True)
 class _Opaque:
-    """An op that NumPy runs: operands (array index and views, or numbers), and the results' indices and
-    strides in bytes (None: row-major).
+    """An op that NumPy runs: operands (array index and views, or numbers), the results' indices and strides
+    in bytes (None: row-major), and the shapes and dtypes that they have where the op keeps to its rule.
     """
 
     equation: Equation
     operands: tuple[Any, ...]
     results: tuple[tuple[int, tuple[int, ...] | None], ...]
+    types: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 
 @dataclass(frozen=True)
@@ -359,7 +360,8 @@ class Placed:
         if equation.op is ROLLED and equation.params["body"].is_compiled and in_rows:
             indices = tuple([index for index, _ in results])
             return _Loop(equation.params["body"].repeat_on, dict(equation.params), tuple(operands), indices)
-        return _Opaque(equation, tuple(operands), results)
+        types = tuple([(self.sizes.of(v.shape), v.dtype) for v in equation.outputs])
+        return _Opaque(equation, tuple(operands), results, types)
 
     # Running.
 
@@ -427,6 +429,16 @@ class Placed:
         return self.arena_bytes + sum(map(aligned, bytes_))
 
 
+def _check_types(equation: Equation, types: Sequence[Any], made: Sequence[Any]) -> None:
+    """Raises RuntimeError, a refusal, where an op gives other types than what follows is compiled for.
+
+    Those of a user's function may depend on values; native code would read beyond the end of what it gave.
+    """
+    found = [(np.shape(array), array.dtype) for array in made]
+    if found != [*types]:
+        raise RuntimeError(f"{equation.op.name} gave {found}, and is compiled for {[*types]}")
+
+
 def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
     """Let NumPy evaluate an op and put its results in their places.
 
@@ -437,6 +449,7 @@ def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
     args = [wrap(viewed(arrays[o[0]], o[1])) if isinstance(o, tuple) else o for o in stage.operands]
     result = equation.op.evaluate(args, dict(equation.params))
     made = result if type(result) is tuple else (result,)
+    _check_types(equation, stage.types, made)
     # Loops give arrays of their own, in rows.
     loop = equation.op.family == "rolled"
     for (index, strides), array in zip(stage.results, made, strict=True):

@@ -2,12 +2,12 @@
 
                                          for i0 in chunked(n0):
                                              t0 = x0[i0]
-    v0: f32[1000] = mul(g, 0.1)              t1 = x1[i0]             {'v1': 'w'}
-    v1: f32[1000] = sub(w, v0)               t2 = t1 * k0
-                                             t3 = t0 - t2
+    v0: f32[1000] = mul(g, 0.1)              t1 = t0 * k0            {'v1': 'w'}
+    v1: f32[1000] = sub(w, v0)               t2 = x1[i0]
+                                             t3 = t2 - t1
                                              y0[i0] = t3
 
-The kernel, in which w is x0 and v1 is y0, reads of w what it is about to write, and nobody reads w after it:
+The kernel, in which w is x1 and v1 is y0, reads of w what it is about to write, and nobody reads w after it:
 a parameter of an optimizer is stepped where it lies.
 """
 

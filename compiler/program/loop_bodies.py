@@ -6,9 +6,10 @@ any other equations.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -41,42 +42,44 @@ def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Gra
 
     program_of: divides a graph into the steps of a program, which is yet to be compiled.
     """
-    graph = _without_branches(graph)
-    loops = [e for e in graph.equations if e.op is ROLLED and not e.params["body"].is_compiled]
-    if not loops:
+    if not any(map(_is_open, graph.equations)):
         return graph
+
+    @functools.cache
+    def flat(body: Body, carried: int) -> Body:
+        # Rounds compute both sides of branches, and choose: so they are native code.
+        return body if (found := flattened(body.graph)) is body.graph else Body(found)
+
+    @functools.cache
+    def compiled(body: Body, carried: int) -> Body:
+        return CompiledBody(body.graph, carried, program_of)
+
     apart: dict[Any, bool] = {}
-    for loop in loops:
+
+    def is_apart(loop: Equation) -> bool:
         key = loop.params["body"], loop.params["rounds"]
-        if key not in apart:
+        if _is_open(loop) and key not in apart:
             apart[key] = _pays_to_write_out(loop, program_of)
-    graph = unrolled(graph, lambda loop: apart.get((loop.params["body"], loop.params["rounds"]), False))
-    graph = distributed(graph)
-    known: dict[Any, CompiledBody] = {}
+        return apart.get(key, False)
+
+    return _with_bodies(distributed(unrolled(_with_bodies(graph, flat), is_apart)), compiled)
+
+
+def _is_open(equation: Equation) -> bool:
+    """Whether it is a loop whose round is not compiled."""
+    return equation.op is ROLLED and not equation.params["body"].is_compiled
+
+
+def _with_bodies(graph: Graph, made: Callable[[Body, int], Body]) -> Graph:
+    """The graph with other bodies of its loops, made of each and of how many tensors it hands on."""
     equations = []
     for equation in graph.equations:
-        if equation.op is ROLLED and not equation.params["body"].is_compiled:
-            body, carried = equation.params["body"], equation.params["carried"]
-            if (body, carried) not in known:
-                known[body, carried] = CompiledBody(body.graph, carried, program_of)
-            params = {**equation.params, "body": known[body, carried]}
-            equation = Equation(ROLLED, equation.inputs, params, equation.outputs, equation.source)
+        if _is_open(equation):
+            params = equation.params
+            body = made(params["body"], params["carried"])
+            equation = replace(equation, params={**params, "body": body})
         equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
-
-
-def _without_branches(graph: Graph) -> Graph:
-    """The graph, whose rounds compute both sides of branches, and choose: so they are native code."""
-    known: dict[Body, Body] = {}
-    equations = []
-    for equation in graph.equations:
-        if equation.op is ROLLED and not (body := equation.params["body"]).is_compiled:
-            flat = flattened(body.graph)
-            if flat is not body.graph:
-                params = {**equation.params, "body": known.setdefault(body, Body(flat))}
-                equation = replace(equation, params=params)
-        equations.append(equation)
-    return Graph(graph.inputs, tuple(equations), graph.outputs) if known else graph
 
 
 def _pays_to_write_out(loop: Equation, program_of: Callable[[Graph], Any]) -> bool:
@@ -109,209 +112,136 @@ class CompiledBody(Body):
         self.program.into = {} if keeps_inputs else in_place(self.program, pairs)
         self.program.begin()
         self.places = [self.program.locate(v)[0] for v in self.program.graph.outputs]
-        # What calls the kernels of a round so often, by what changes from round to round.
-        self.prepared: dict[Any, RoundsOfCalls] = {}
-        # What runs all rounds in one native call, by what is known of them; None where nothing does.
-        self.in_one_call: dict[Any, Any] = {}
+        # What runs rounds, by how many tensors they hand on, what they get and give in rows, and their test.
+        self._rounds: dict[Any, _Rounds] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give."""
         return self.repeat_on([t.array for t in tensors], params)
 
     def repeat_on(self, arrays: Sequence[np.ndarray], params: Params) -> tuple[np.ndarray, ...]:
-        """The arrays that all rounds give, of those of the loop's tensors."""
-        rounds, carried = params["rounds"], params["carried"]
-        now, given = in_rows(arrays, carried)
-        made = [np.empty((rounds, *v.shape), v.dtype) for v in self.graph.outputs[carried:]]
-        key = rounds, params["rows"], params["backwards"]
-        if key not in self.in_one_call:
-            memory = MemoryOfRounds(self, now, given, made, params)
-            self.in_one_call[key] = _OneCall.of(memory) if rounds <= ROUNDS_AT_ONCE else None
-        one: _OneCall | None = self.in_one_call[key]
-        if one is not None and one.memory.is_alone:
-            one.run(now, given, made)
-            return (*now, *made)
-        return (*MemoryOfRounds(self, now, given, made, params).run(), *made)
+        """The arrays that all rounds give, of those of the loop's tensors; of a loop with a test what is
+        handed on, and how many counted. It keeps its inputs: where the test fails, they are the last state.
+        """
+        carried, is_tested = params["carried"], "most" in params
+        now, given = _in_rows(arrays, carried)
+        key = carried, params.get("rows", 0), params.get("backwards", False), is_tested
+        if key not in self._rounds:
+            self._rounds[key] = _Rounds(self, *key)
+        if is_tested:
+            count = self._rounds[key].run(now, given, [np.empty(1, np.bool_)], params["most"])
+            return (*now, np.array(count))
+        made = [np.empty((params["rounds"], *v.shape), v.dtype) for v in self.graph.outputs[carried:]]
+        self._rounds[key].run(now, given, made, params["rounds"])
+        return (*now, *made)
 
 
-def in_rows(arrays: Sequence[np.ndarray], carried: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _in_rows(arrays: Sequence[np.ndarray], carried: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The arrays of a loop's tensors, row-major: copies of what it carries on, and what its rounds read."""
     now = [np.array(array, order="C") for array in arrays[:carried]]
     return now, [np.asarray(array, order="C") for array in arrays[carried:]]
 
 
-class MemoryOfRounds:
-    """The rounds of one call and the memory that they work on.
+class _Rounds:
+    """Rounds of which all is known but how many there are, and the memory that they work on.
 
-    now: what is handed to the next round, which it may write over; spare: where a round puts what it hands
-    on, if that is somewhere else: afterwards they change places. given: what all rounds read, of the first
-    `rows` of which each reads a row; made: where each puts one.
+    on, left: where lies what a round hands on, and what it leaves. turns: which arrays of those that are
+    handed on lie beside what the round was handed, and where: afterwards the two change places.
     """
 
-    def __init__(
+    def __init__(self, body: CompiledBody, carried: int, rows: int, backwards: bool, is_tested: bool) -> None:
+        """rows: how many of the tensors that all rounds read give each a row. is_tested: whether a round
+        leaves nothing but whether it counts, and is the last one if it does not.
+        """
+        self._placed: Placed = body.program.placed()
+        self._on, self._left = body.places[:carried], body.places[carried:]
+        self._turns = [(i, place) for i, place in enumerate(self._on) if place >= len(body.graph.inputs)]
+        self._rows, self._backwards, self._is_tested = rows, backwards, is_tested
+        self._several: dict[int, RoundsOfCalls] = {}  # what runs so many of them
+
+    def run(self, now: list[np.ndarray], given: list[np.ndarray], made: list[np.ndarray], most: int) -> int:
+        """Run so many rounds, or as many as count; how many there were. What they hand on is in `now`.
+
+        given: what all rounds read; made: where each puts a row, or its test.
+        """
+        calls = self._placed.calls
+        if calls is None:
+            return self._step_by_step(now, given, made, most)
+        if not (self._turns or self._rows or made):
+            self._placed.repeat([*now, *given], most)
+            return most
+        spare, counted, count = [np.empty_like(now[i]) for i, _ in self._turns], np.zeros(1, np.int64), 0
+        # Rounds that several threads share are run one by one.
+        at_once = 1 if calls.shared and threads.pool_size() > 1 else ROUNDS_AT_ONCE
+        arena = self._placed.take_arena()
+        while count < most:
+            done = number = min(most - count, at_once)
+            arrays = self._arrays(now, given, made, spare, self._row(count, most), at_once == 1)
+            if at_once == 1:
+                calls.run(*arrays, arena)
+                done = int(not self._is_tested or made[0][0])
+            else:
+                several = self._several.get(number) or self._prepared(calls, number, given, made, len(arrays))
+                several.run(*arrays, arena, counted)
+                done = int(counted[0]) if self._is_tested else number
+            if done % 2:
+                for k, (i, _) in enumerate(self._turns):
+                    now[i], spare[k] = spare[k], now[i]
+            count += done
+            if done < number:
+                break
+        self._placed.arenas.append(arena)
+        return count
+
+    def _row(self, number: int, most: int) -> int:
+        """The row of a round."""
+        return 0 if self._is_tested else most - 1 - number if self._backwards else number
+
+    def _step_by_step(
+        self, now: list[np.ndarray], given: list[np.ndarray], made: list[np.ndarray], most: int
+    ) -> int:
+        """Rounds in which NumPy has part."""
+        for number in range(most):
+            row = self._row(number, most)
+            parts = [x[row, ...] for x in given[: self._rows]]
+            arrays = self._placed.run([*now, *parts, *given[self._rows :]])
+            for array, place in zip(made, self._left, strict=True):
+                array[row] = arrays[place]
+            if self._is_tested and not made[0][0]:
+                return number
+            now[:] = [arrays[place] for place in self._on]
+        return most
+
+    def _arrays(
         self,
-        body: CompiledBody,
         now: list[np.ndarray],
         given: list[np.ndarray],
         made: list[np.ndarray],
-        params: Params,
-    ) -> None:
-        self.placed: Placed = body.program.placed()
-        self.prepared = body.prepared
-        self.now, self.given, self.made = now, given, made
-        self.rounds, self.rows, self.backwards = params["rounds"], params["rows"], params["backwards"]
-        self.on, self.left = body.places[: len(now)], body.places[len(now) :]
-        inputs = len(now) + len(given)
-        self.turns = [i for i, place in enumerate(self.on) if place >= inputs]
-        self.spare = {i: np.empty_like(now[i]) for i in self.turns}
-
-    def run(self) -> list[np.ndarray]:
-        """Run all rounds; what the last one hands on."""
-        calls = self.placed.calls
-        if calls is None:
-            self._step_by_step()
-        elif not (self.turns or self.rows or self.made):
-            self.placed.repeat([*self.now, *self.given], self.rounds)
-        else:
-            arena = self.placed.take_arena()
-            if calls.shared and threads.pool_size() > 1:
-                self._round_by_round(calls, arena)
-            else:
-                self._at_once(calls, arena)
-            self.placed.arenas.append(arena)
-        return self.now
-
-    def _row(self, number: int) -> int:
-        """The row of a round."""
-        return self.rounds - 1 - number if self.backwards else number
-
-    def _step_by_step(self) -> None:
-        """Rounds in which NumPy has part."""
-        for number in range(self.rounds):
-            row = self._row(number)
-            parts = [x[row, ...] for x in self.given[: self.rows]]
-            arrays = self.placed.run([*self.now, *parts, *self.given[self.rows :]])
-            self.now = [arrays[place] for place in self.on]
-            for array, place in zip(self.made, self.left, strict=True):
-                array[row] = arrays[place]
-
-    def _round_by_round(self, calls: Calls, arena: np.ndarray) -> None:
-        """Rounds that are shared by several threads each."""
-        for number in range(self.rounds):
-            calls.run(*self.arrays(self._row(number)), arena)
-            self.take_turns()
-
-    def _at_once(self, calls: Calls, arena: np.ndarray) -> None:
-        """Rounds that are little to do."""
-        for first in range(0, self.rounds, ROUNDS_AT_ONCE):
-            number = min(self.rounds - first, ROUNDS_AT_ONCE)
-            self.several(calls, number).run(*self.arrays(self._row(first)), arena)
-            if number % 2:
-                self.take_turns()
-
-    def several(self, calls: Calls, number: int) -> RoundsOfCalls:
-        """What runs so many rounds."""
-        parts = {i: self.given[i - len(self.now)] for i in self._read()}
-        parts |= dict(zip(self.left, self.made, strict=True))
-        sign = -1 if self.backwards else 1
-        moves = tuple([(place + 1, sign * array[0].nbytes) for place, array in parts.items()])
-        turns = tuple([(i + 1, self.on[i] + 1) for i in self.turns])
-        found = self.prepared.get((number, moves, turns))
-        if found is None:
-            found = self.prepared[number, moves, turns] = RoundsOfCalls(calls, number, moves, turns)
-        return found
-
-    def _read(self) -> range:
-        """The places of the arrays of which each round reads a row."""
-        return range(len(self.now), len(self.now) + self.rows)
-
-    def arrays(self, row: int) -> list[np.ndarray]:
-        """The memory of a round."""
-        parts = [x[row, ...] for x in self.given[: self.rows]]
-        arrays = [*self.now, *parts, *self.given[self.rows :], *self.placed.rest]
-        for i, array in self.spare.items():
-            arrays[self.on[i]] = array
-        for place, array in zip(self.left, self.made, strict=True):
-            arrays[place] = array[row, ...]
-        return arrays
-
-    def take_turns(self) -> None:
-        """What was put beside is handed on."""
-        for i in self.turns:
-            self.now[i], self.spare[i] = self.spare[i], self.now[i]
-
-
-class MemoryOfOneCall(NamedTuple):
-    """The memory of rounds that are little to do, of which all is known but where it lies.
-
-    turns: which arrays of those that are handed on take turns, where the others lie, and what these are.
-    left: where what rounds leave lies. shared: whether a round has tasks that several threads can share.
-    """
-
-    placed: Placed
-    turns: Sequence[tuple[int, int, tuple[int, ...], np.dtype]]
-    left: Sequence[int]
-    shared: bool
-
-    @classmethod
-    def of(cls, memory: MemoryOfRounds, calls: Calls) -> MemoryOfOneCall:
-        now, on = memory.now, memory.on
-        turns = [(i, on[i], now[i].shape, now[i].dtype) for i in memory.turns]
-        return cls(memory.placed, turns, memory.left, calls.shared)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether one thread runs a round."""
-        return not self.shared or threads.pool_size() <= 1
-
-    def arrays(self, given: Sequence[np.ndarray], left: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """All arrays. given: what a round is handed, and reads; left: what it leaves."""
-        arrays = [*given, *self.placed.rest]
-        for _, beside, shape, dtype in self.turns:
-            arrays[beside] = np.empty(shape, dtype)
-        for place, array in zip(self.left, left, strict=True):
+        spare: list[np.ndarray],
+        row: int,
+        is_alone: bool,
+    ) -> list[np.ndarray]:
+        """The memory of a round, or of those from it on, of which only where it begins is read."""
+        parts, left = given[: self._rows], made
+        if row or is_alone:
+            parts, left = [x[row, ...] for x in parts], [x[row, ...] for x in left]
+        arrays = [*now, *parts, *given[self._rows :], *self._placed.rest]
+        for (_, place), array in zip((*self._turns, *enumerate(self._left)), (*spare, *left), strict=True):
             arrays[place] = array
         return arrays
 
-    def take_turns(self, now: list[np.ndarray], arrays: list[np.ndarray]) -> None:
-        """What was put beside is handed on."""
-        for i, beside, _, _ in self.turns:
-            now[i], arrays[beside] = arrays[beside], now[i]
-            arrays[i] = now[i]
-
-
-class _OneCall(NamedTuple):
-    """Rounds of a known number that are little to do.
-
-    rows: how much of what rounds read gives each a row. last: whether they begin with the last one.
-    """
-
-    memory: MemoryOfOneCall
-    several: RoundsOfCalls
-    rows: int
-    last: bool
-    is_odd: bool
-
-    @classmethod
-    def of(cls, of: MemoryOfRounds) -> _OneCall | None:
-        """None where there is more to do."""
-        calls = of.placed.calls
-        if calls is None or not (of.turns or of.rows or of.made):
-            return None
-        memory, several = MemoryOfOneCall.of(of, calls), of.several(calls, of.rounds)
-        return cls(memory, several, of.rows, of.backwards, of.rounds % 2 == 1)
-
-    def run(self, now: list[np.ndarray], given: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> None:
-        """Run them: what they hand on is in `now`."""
-        placed, parts, left = self.memory.placed, given[: self.rows], made
-        if self.last:  # only where an array begins is read
-            parts, left = [x[-1:] for x in parts], [x[-1:] for x in made]
-        arrays = self.memory.arrays([*now, *parts, *given[self.rows :]], left)
-        arena = placed.take_arena()
-        self.several.run(*arrays, arena)
-        placed.arenas.append(arena)
-        if self.is_odd:
-            self.memory.take_turns(now, arrays)
+    def _prepared(
+        self, calls: Calls, number: int, given: list[np.ndarray], made: list[np.ndarray], arrays: int
+    ) -> RoundsOfCalls:
+        moving = [*enumerate(given[: self._rows], len(self._on))]
+        moving += [] if self._is_tested else zip(self._left, made, strict=True)
+        sign = -1 if self._backwards else 1
+        moves = [(place + 1, sign * array[0].nbytes) for place, array in moving]
+        turns = [(i + 1, place + 1) for i, place in self._turns]
+        # Behind the arrays lies the arena, and then how many rounds there were.
+        tested = (self._left[0] + 1, arrays + 2) if self._is_tested else (0, 0)
+        found = self._several[number] = RoundsOfCalls(calls, number, moves, turns, tested)
+        return found
 
 
 def _with_results_apart(graph: Graph) -> Graph:

@@ -18,8 +18,6 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fusegrad.compiler.base.symbolic_sizes import likely
-from fusegrad.compiler.fuse.fusion import LARGEST_GROUP
 from fusegrad.compiler.fuse.isomorphic_groups import parameters_text
 from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
 from fusegrad.compiler.fuse.schedule import is_cheap
@@ -30,10 +28,11 @@ from fusegrad.compiler.program.pipeline import Division, Given, divided, transpo
 from fusegrad.eager.core.families import Layout, View, contiguous_layout
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
-# A turn is as many rounds as have more equations than a kernel takes: what could share one mostly does. So
-# many turns there must be for it to pay. Where each of a few rounds has steps of its own, these are enough.
-SMALLEST_TURN, FEWEST_TURNS, SHORT_TURN = LARGEST_GROUP, 3, 3
+# A turn is as many rounds as have more equations than this: what could share a kernel mostly does. So many
+# turns there must be for it to pay. Where each of a few rounds has steps of its own, these are enough.
+SMALLEST_TURN, FEWEST_TURNS, SHORT_TURN = 160, 3, 3
 # The first rounds mostly differ (they read what was there before), and what comes behind may join the last.
 FIRST_ROUNDS, LAST_ROUNDS = 2, 1
 # More than so many values of more than so many bytes are not kept in memory for later if these are made again

@@ -6,11 +6,10 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.solver_ops import Solver
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.fuse.fusion import Fusion, with_copies
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
@@ -22,10 +21,11 @@ from fusegrad.compiler.lower.lowering import lower
 from fusegrad.compiler.lower.merge_matmuls import gathered
 from fusegrad.compiler.transform.vector_axis import least_work
 from fusegrad.eager.core.families import Contraction, Layout, View, contiguous_layout
-from fusegrad.eager.core.memory_order import strides_of
+from fusegrad.eager.core.memory_order import interleave, strides_of
 from fusegrad.eager.core.op import REGISTRY, Op
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 clone_op = REGISTRY["clone"]
 # How many orders of dimensions are tried; those of five.
@@ -94,7 +94,9 @@ def with_result_copies(
     for value in graph.outputs:
         if isinstance(value, Value):
             base = sources.base(value)
-            if base in graph.inputs or (base != value and bases.count(base) > 1):
+            if base in graph.inputs or (
+                base != value and bases.count(base) > 1 and not _between_others(value, graph.outputs, sources)
+            ):
                 chain = sources.resolve(value)[1] if value in apart else ()
                 source = base if chain else value
                 # Values are told apart by name, and several results may be views of one memory.
@@ -109,6 +111,26 @@ def with_result_copies(
                 value = copy
         outputs.append(value)
     return Graph(graph.inputs, tuple(equations), tuple(outputs))
+
+
+def _between_others(value: Value, outputs: Iterable[Any], sources: Sources) -> bool:
+    """Whether a result lies in the gaps of all others in its memory: as real parts do in those of imaginary
+    ones.
+    """
+    base, own = sources.base(value), sources.layout(value)
+    others = [v for v in outputs if isinstance(v, Value) and v is not value and sources.base(v) is base]
+    layouts = [sources.layout(v) for v in others]
+    if own is None or has_symbols(own) or not all(v.dtype == value.dtype for v in others):
+        return False
+    return all(
+        other is not None
+        and not has_symbols(other)
+        and interleave(
+            [s for at in (own, other) for s, n in zip(at.strides, at.shape, strict=True) if n != 1],
+            other.offset - own.offset,
+        )
+        for other in layouts
+    )
 
 
 def _lay_out_for_views(

@@ -1,6 +1,6 @@
 """Programs: a graph goes in; native code comes out that takes its inputs and gives its outputs.
 
-It may have been made with sizes left open (`compiler/base/symbolic_sizes.py`); then `at` gives programs with
+It may have been made with sizes left open (`tracer/ir/symbolic_sizes.py`); then `at` gives programs with
 sizes, which share everything but their places in memory (`compiler/placement/memory_plan.py`).
 """
 
@@ -16,28 +16,28 @@ import numpy as np
 
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.solver_ops import Solver, note_doubt
-from fusegrad.compiler.base.symbolic_sizes import OPEN_TEXT, Fixed, Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import eager_products
 from fusegrad.compiler.llvm.target import host
-from fusegrad.compiler.lower.stacked_rows import with_rows_apart
+from fusegrad.compiler.lower.complex_pairs import with_complex_as_pairs
+from fusegrad.compiler.lower.short_axes import with_short_axes_apart
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.program.loop_bodies import CompiledBody, with_compiled_loops
 from fusegrad.compiler.program.periodic_plan import divided_by_rounds
 from fusegrad.compiler.program.pipeline import Given
-from fusegrad.compiler.program.tested_loops import run_while
 from fusegrad.compiler.transform.kernel_work import nest_text
+from fusegrad.compiler.transform.pieces_of_rows import with_whole_rows
 from fusegrad.eager.core.families import Layout, contiguous_layout
 from fusegrad.eager.core.op import REGISTRY, Params
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Graph, Value
 from fusegrad.tracer.ir.rolled import ROLLED, Body, have_rounds_compiled
-from fusegrad.tracer.ir.tested import have_tests_compiled
+from fusegrad.tracer.ir.symbolic_sizes import OPEN_TEXT, Fixed, Values
 
 clone_op, detach_op = REGISTRY["clone"], REGISTRY["detach"]
 
@@ -70,10 +70,13 @@ class Program:
         self.streams = streams
         graph = with_compiled_loops(graph, functools.partial(Program, plans=plans, streams=False))
         self.given = {v for e in graph.equations for v in e.outputs}
-        graph = with_rows_apart(graph)
+        graph = with_short_axes_apart(with_complex_as_pairs(graph))
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans))
         self.graph, self.sources, self.steps, self.checks = divided
+        for step in self.steps:
+            if step.kernel is not None:
+                step.kernel = with_whole_rows(step.kernel, self.sources.layouts, host())
         if plans.contracted:
             _contract(self.steps)
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
@@ -278,14 +281,10 @@ def run_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> tuple[n
 
     Where values are needed before a run has been recorded, rounds that were left out have to be made up for.
     """
-    if isinstance(body, CompiledBody):
-        return body.repeat(tensors, params)
-    return _compiled(body, params["carried"], False).repeat(tensors, params)
-
-
-def run_tested_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
-    """What the rounds of a loop give that tests data, and how many there were; compiled."""
-    return run_while(_compiled(body, params["carried"], True), tensors, params)
+    compiled = (
+        body if isinstance(body, CompiledBody) else _compiled(body, params["carried"], "most" in params)
+    )
+    return compiled.repeat(tensors, params)
 
 
 def _compiled(body: Body, carried: int, keeps_inputs: bool) -> CompiledBody:
@@ -303,4 +302,3 @@ def _compiled(body: Body, carried: int, keeps_inputs: bool) -> CompiledBody:
 # By the body, as long as there is somebody who has that, and by how it is used.
 _bodies: weakref.WeakKeyDictionary[Body, dict[tuple[int, bool], CompiledBody]] = weakref.WeakKeyDictionary()
 have_rounds_compiled(run_rounds)
-have_tests_compiled(run_tested_rounds)

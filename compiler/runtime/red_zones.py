@@ -191,8 +191,9 @@ class _Zones:
         text = module_text([write() for write in _WRITTEN])
         addresses = llvm_jit.compile_module(text, [f"red_zones_{name}" for name in _GIVEN])
         at = dict(zip(_GIVEN, addresses, strict=True))
-        self.fill = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(at["fill"])
-        self.touched = ctypes.CFUNCTYPE(ctypes.c_int64)(at["touched"])
+        # With the lock of the interpreter, as NumPy makes and frees: no array goes while they look at it.
+        self.fill = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(at["fill"])
+        self.touched = ctypes.PYFUNCTYPE(ctypes.c_int64)(at["touched"])
         self.handler = _Handler(b"red zones", 1, None, *(at[n] for n in _GIVEN[2:]))
         python = ctypes.pythonapi
         python.PyCapsule_New.restype, python.PyCapsule_New.argtypes = (

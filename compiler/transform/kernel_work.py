@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.codegen.kernel_parts import lane_bytes, lanes_of, outer_accumulators, parts
 from fusegrad.compiler.codegen.lane_rows import packed_row, turning_work
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
@@ -31,6 +30,7 @@ from fusegrad.compiler.kernel.ir import (
 )
 from fusegrad.compiler.llvm.ir_writer import LINE
 from fusegrad.compiler.llvm.target import Target
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Cycles of a vector of the machine's width: for an elementary function, a division or root, anything else.
 FUNCTION, DIVISION, PLAIN = 14.0, 6.0, 0.6

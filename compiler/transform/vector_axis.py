@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.codegen.kernel_parts import (
     functions_written,
     lane_bytes,
@@ -45,6 +44,7 @@ from fusegrad.compiler.kernel.ir import (
 )
 from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.transform.kernel_work import each_read, kernel_work
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # So many times what is short is written out at most, and so many statements and elementary functions come
 # of it: LLVM takes a third of a millisecond for each. What is more goes around in a loop, mostly as fast.

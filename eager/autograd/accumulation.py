@@ -5,14 +5,13 @@ What is ours reads and sets the slot, `Tensor.gradient`.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.autograd import hooks
 from fusegrad.eager.autograd.node import is_writable, replaced_gradient
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
@@ -95,7 +94,7 @@ def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     try:
         version, aside = known.version[0], not is_writable(known, gradient, taken)
         interpreter = state.interpreter
-        total = None if interpreter is None else known + gradient
+        total = None if interpreter is None and not known.is_meta else known + gradient
         if aside:
             made = wrap(known.array + gradient.array) if total is None else total
             if interpreter is not None:
@@ -135,6 +134,8 @@ def add_to_leaf(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[i
     for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):
         if hook(leaf) is not None:
             raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+    for averaging in leaf.__dict__.get(hooks.AVERAGED, ()):
+        averaging.came()
     # As in PyTorch, where the first gradient becomes `.grad` itself.
     came = leaf.gradient if first and leaf.gradient is not None else gradient
     for hook in list(leaf.__dict__.get(hooks.AFTER, {}).values()):
@@ -148,7 +149,7 @@ def grad(self: Tensor) -> Tensor | None:
     """The accumulated gradient of a leaf, or None; of what is no leaf only after `retain_grad`."""
     gradient = self.gradient
     if gradient is None and self.grad_fn is not None and warns_of_gradient(self):
-        warnings.warn(NOT_A_LEAF, stacklevel=2)
+        warn(NOT_A_LEAF)
     return gradient
 
 

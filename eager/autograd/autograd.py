@@ -11,7 +11,7 @@ from typing import Any
 from fusegrad.eager.autograd.accumulation import add_to_leaf
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.edges import GradientEdge, at_edges
-from fusegrad.eager.autograd.engine import hand_on, run_backward
+from fusegrad.eager.autograd.engine import hand_on, reachable, run_backward
 from fusegrad.eager.autograd.function import Function
 from fusegrad.eager.autograd.hooks import refuse_beside
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
@@ -121,6 +121,7 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; as `torch.autograd.grad`.
 
+    is_grads_batched: grad_outputs have a first dimension of examples, each with its gradients.
     allow_unused: give None for an input that was not used, where otherwise RuntimeError is raised;
     materialize_grads: give zeros for it.
 
@@ -138,8 +139,8 @@ def grad(
     single = isinstance(inputs, (Tensor, GradientEdge)) or inputs is None
     inputs = [inputs] if single else list(inputs)
     if is_grads_batched:
-        raise failure(
-            NotImplementedError, "is_grads_batched=True needs vmap; call grad for each of the grad_outputs"
+        return _batched(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads
         )
     roots, wanted = as_sequence(outputs), _wanted(inputs, "grad")
     gradients = as_sequence(grad_outputs) if grad_outputs is not None else None
@@ -160,6 +161,48 @@ def grad(
                 "allow_unused=True if this is the desired behavior.",
             )
     return tuple(results)
+
+
+def _batched(
+    outputs: Any,
+    inputs: list[Any],
+    grad_outputs: Any,
+    retain_graph: bool | None,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple[Tensor | None, ...]:
+    """`grad` for each example of `grad_outputs`, by one backward."""
+    given: list[Any] = as_sequence(grad_outputs) if grad_outputs is not None else [None]
+    places = [i for i, g in enumerate(given) if g is not None]
+    if not places:
+        raise failure(RuntimeError, "is_grads_batched=True: grad_outputs have no examples")
+    for i, (root, example) in enumerate(zip(as_sequence(outputs), given, strict=False)):
+        if example is not None and example.shape[1:] != root.shape:
+            raise failure(
+                RuntimeError,
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the "
+                "batch dimension. The sizes of the remaining dimensions are expected to match the shape of "
+                f"corresponding output, but a mismatch was detected: grad_output[{i}] has a shape of "
+                f"{example.shape} and output[{i}] has a shape of {root.shape}",
+            )
+    known: list[bool] = []
+
+    def of_one(*examples: Tensor) -> list[Tensor]:
+        one = list(given)
+        for place_, example in zip(places, examples, strict=True):
+            one[place_] = example
+        found = grad(
+            outputs, inputs, one, True, create_graph, True, allow_unused, materialize_grads=materialize_grads
+        )
+        known[:] = [g is not None for g in found]
+        return [g for g in found if g is not None]
+
+    made = iter(ops.for_each(of_one, [given[i] for i in places]))
+    if not (create_graph if retain_graph is None else retain_graph):
+        for node in reachable(as_sequence(outputs)):
+            node.release()
+    return tuple([next(made) if is_known else None for is_known in known])
 
 
 def _backward(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.autograd.leaf_node import AccumulateGrad
-from fusegrad.eager.autograd.node import place
+from fusegrad.eager.autograd.node import Node, edge_of, place
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
@@ -68,3 +68,31 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     for written in (tensor,) if isinstance(tensor, Tensor) else tensor:
         if not written.is_inference():
             written.version[0] += 1
+
+
+class Passing(Node):
+    """Hands the gradient of a tensor with other memory on to `source`."""
+
+    __slots__ = ()
+
+    def __init__(self, source: Tensor) -> None:
+        self.begin([(0, *edge_of(source))])
+        self.types = self.output_types = [(source.array.shape, source.array.dtype)]
+        self.versions = []
+        self.inputs = ()
+
+    def name(self) -> str:
+        return "AliasBackward0"
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
+        return gradients
+
+
+class Argument(Passing):
+    """Makes an argument of a transform of a tensor on a graph outside.
+
+    A write would move it to another place on the graph, and derivatives would be by what was written.
+    """
+
+    __slots__ = ()
+    argument = True

@@ -10,6 +10,7 @@ from fusegrad.eager.autograd import anomaly, hooks
 from fusegrad.eager.autograd.accumulation import accumulate, add_into, add_to_leaf
 from fusegrad.eager.autograd.node import Node, PartNode, constant, replaced_gradient
 from fusegrad.eager.core.errors import failure, spot_text
+from fusegrad.eager.core.stand_in import give_values, putting_off
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -63,6 +64,8 @@ def run_backward(
     add to the `.grad` of the leaves. The walk is a loop over a heap: depth costs no recursion.
     adds: what is given will be added to `.grad`, so hooks of what does that are called.
     """
+    if putting_off:
+        give_values(roots)
     interpreter = state.interpreter
     if interpreter is None:
         return _run_backward(roots, gradients, retain_graph, create_graph, wanted, adds)
@@ -94,6 +97,7 @@ def _run_backward(
         walk.await_hooked(roots)
     previous, state.grad_enabled = state.grad_enabled, create_graph
     saved_hooks, outer, state.walk = state.saved_hooks, state.walk, walk
+    asks, state.asks = state.asks, False  # tensors of users' classes are tensors here
     try:
         for root in roots:
             if root.grad_fn is None:
@@ -111,6 +115,7 @@ def _run_backward(
         return found
     finally:
         state.grad_enabled, state.saved_hooks, state.walk = previous, saved_hooks, outer
+        state.asks = asks
 
 
 _NOTHING: Slots = []
@@ -239,7 +244,7 @@ class Walk:
             node, slots = pending.pop(-heappop(heap))
             try:
                 if plain and node.extra is None:
-                    if direct and type(node) is PartNode and node.add(slots[0], taken):
+                    if direct and node.own is PartNode and node.add(slots[0], taken):  # type: ignore[attr-defined]
                         continue  # nothing is left to hand on, nor to release
                     edges = ran = node.edges
                     produced = node.apply(slots)
@@ -267,7 +272,7 @@ class Walk:
                         to_leaf(target, gradient, node.fresh)
                     continue
                 # What goes to a part of a leaf is added at once, if it can be, since it goes nowhere else.
-                if direct and type(target) is PartNode and target.add(gradient, taken):
+                if direct and target.own is PartNode and target.add(gradient, taken):
                     continue
                 # `to_node`, spelled out.
                 place = target.sequence
@@ -287,6 +292,7 @@ class Walk:
     def _apply(self, node: Node, slots: Slots) -> tuple[Any, Any]:
         """Run a node with hooks, or one of those that lead to what is wanted: its edges and gradients."""
         edges, self.current = node.edges, node
+        slots = node.arrived(slots)
         if node.extra is not None:
             slots = node.extra.received(slots, node.one_op)
             self.taken.update(id(g.array) for g in slots if g is not None)
@@ -437,7 +443,7 @@ def _seed(place: int, root: Tensor, gradient: Tensor | None) -> Tensor:
                 RuntimeError,
                 f"grad can be implicitly created only for real scalar outputs but got {array.dtype.name}",
             )
-        return constant(1, array.shape, array.dtype)
+        return constant(1, array.shape, array.dtype, root)
     if not isinstance(gradient, Tensor):
         raise failure(
             TypeError, f"gradients can be either Tensors or None, but got {type(gradient).__name__}"

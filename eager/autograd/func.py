@@ -6,7 +6,7 @@ They compose: each works at a level of its own (`levels.py`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.autograd import autograd
@@ -14,12 +14,13 @@ from fusegrad.eager.autograd.functional_call import functional_call
 from fusegrad.eager.autograd.levels import (
     Argnums,
     Level,
+    Pushed,
     argument_places,
+    is_on_graph,
     mapped,
     open_arguments,
     outputs_of,
     pulled_back,
-    pushed_forward,
     tensors_of,
 )
 from fusegrad.eager.core.errors import failure
@@ -187,7 +188,7 @@ class _Pull:
             raise failure(
                 RuntimeError, "Expected pytree structure of cotangents to be the same as that of the outputs"
             )
-        further = self._derivable or any(c.needs_grad for c in given)
+        further = self._derivable or any(map(is_on_graph, given))
         found = pulled_back(self._flat, self._inner, given, further and state.grad_enabled, retain=True)
         gradients = iter([self._level.outside(g) for g in found])
         return tuple(mapped(p, lambda _: next(gradients)) for p in self._primals)
@@ -244,7 +245,7 @@ def jvp(
 def _forward(
     level: Level, function: Callable[..., Any], primals: Any, tangents: Any, strict: bool, has_aux: bool
 ) -> tuple[Any, Any, Any]:
-    opened, inner = open_arguments(level, primals)
+    opened, inner = open_arguments(level, primals, written=True)
     given = tensors_of(tangents)
     for x, t in zip(inner, given, strict=True):
         if x.array.shape != t.array.shape:
@@ -259,8 +260,8 @@ def _forward(
         raise failure(
             RuntimeError, "jvp(f, primals, tangents, strict=True): an output is independent of the primals"
         )
-    derivable = level.derivable(*flat) or (level.tracked and any(t.needs_grad for t in given))
-    found = [level.outside(t) for t in pushed_forward(flat, inner, given, derivable)]
+    derivable = level.derivable(*flat) or (level.tracked and any(map(is_on_graph, given)))
+    found = [level.outside(t) for t in Pushed(flat, inner)(given, derivable)]
     return level.outside(output), structure.build(iter(found)), level.outside(aux)
 
 
@@ -274,8 +275,9 @@ def jacrev(
     has_aux: bool = False,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian of `function`, one row after the other; as `torch.func.jacrev`.
+    """A function that gives the Jacobian of `function` by backward; as `torch.func.jacrev`.
 
+    All rows go backward as one batch; chunk_size: so many at a time.
     Its result has the structure of the output, each tensor replaced by the structure of the argument
     (a tuple of them for several `argnums`), with tensors of the output's shape followed by the input's.
 
@@ -287,27 +289,35 @@ def jacrev(
 
     @functools.wraps(function, updated=())
     def jacobian(*args: Any) -> Any:
-        return _by_rows(function, argnums, has_aux, args)
+        return _by_rows(function, argnums, has_aux, chunk_size, args)
 
     return jacobian
 
 
-def _by_rows(function: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...]) -> Any:
+def _by_rows(
+    function: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    chunk_size: int | None,
+    args: tuple[Any, ...],
+) -> Any:
+    if chunk_size is not None and chunk_size <= 0:
+        raise failure(ValueError, f"jacrev: `chunk_size` should be greater than 0. (got {chunk_size})")
     partial, primals = _partial(function, argnums, args)
     _check_real("jacrev", primals, "inputs")
     output, pull, *aux = vjp(partial, *primals, has_aux=has_aux)
     _check_real("jacrev", output, "outputs")
     flat: list[Any] = []
     structure = flatten(output, flat)
-    rows = [
-        [tensors_of(pull(structure.build(iter(cotangents)))) for cotangents in _basis(flat, i)]
-        for i in range(len(flat))
-    ]
+
+    def pulled(*cotangents: Tensor) -> list[Tensor]:
+        return tensors_of(pull(structure.build(iter(cotangents))))
+
     inputs = tensors_of(primals)
     blocks = [
         [
-            _stacked([row[j] for row in rows[i]], (*y.array.shape, *x.array.shape), x)
-            for j, x in enumerate(inputs)
+            found.reshape((*y.array.shape, *x.array.shape))
+            for x, found in zip(inputs, _each_of(pulled, flat, i, inputs, chunk_size), strict=True)
         ]
         for i, y in enumerate(flat)
     ]
@@ -317,7 +327,7 @@ def _by_rows(function: Callable[..., Any], argnums: Argnums, has_aux: bool, args
 def jacfwd(
     function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian of `function`, one column after the other.
+    """A function that gives the Jacobian of `function` by forward derivatives, all columns as one batch.
 
     Source: `torch.func.jacfwd`.
     """
@@ -333,31 +343,30 @@ def _by_columns(function: Callable[..., Any], argnums: Argnums, has_aux: bool, a
     partial, primals = _partial(function, argnums, args)
     _check_real("jacfwd", primals, "inputs")
     inputs = tensors_of(primals)
-    structure_in = flatten(primals, [])
-    columns: list[list[list[Tensor]]] = []
-    output: Any = None
-    aux: list[Any] = []
-    for j in range(len(inputs)):
-        columns.append([])
-        for tangents in _basis(inputs, j):
-            output, tangent, *aux = jvp(partial, primals, structure_in.build(iter(tangents)), has_aux=has_aux)
-            columns[j].append(tensors_of(tangent))
-    _check_real("jacfwd", output, "outputs")
-    flat: list[Any] = []
-    if not any(columns):
-        output = partial(*primals)
-        output, *aux = output if has_aux else (output,)
-    structure = flatten(output, flat)
-    blocks = [
-        [
-            _stacked([c[i] for c in columns[j]], (*x.array.shape, *y.array.shape), y).movedim(
-                tuple(range(x.array.ndim)), tuple(range(y.array.ndim, y.array.ndim + x.array.ndim))
-            )
-            for j, x in enumerate(inputs)
-        ]
-        for i, y in enumerate(flat)
-    ]
-    return _with_aux(_nested(structure, blocks, primals, argnums), aux)
+    with Level() as level:
+        opened, inner = open_arguments(level, primals, written=True)
+        output, aux = outputs_of(_JVP, partial, has_aux, *opened)
+        _check_real("jacfwd", output, "outputs")
+        flat: list[Any] = []
+        structure = flatten(output, flat)
+        _check_outputs(_JVP, flat)
+        derivable = level.derivable(*flat)
+        push = Pushed(flat, inner)
+
+        def pushed(*tangents: Tensor) -> list[Tensor]:
+            return push(tangents, derivable, retain=True)
+
+        columns = [_each_of(pushed, inputs, j, flat, None) for j in range(len(inputs))]
+        columns = [[level.outside(c) for c in column] for column in columns]
+    blocks = [[_last(columns[j][i], x, y) for j, x in enumerate(inputs)] for i, y in enumerate(flat)]
+    return _with_aux(_nested(structure, blocks, primals, argnums), [level.outside(aux)] if has_aux else [])
+
+
+def _last(columns: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Columns [elements of x, *y] as [*y, *x]."""
+    found = columns.reshape((*x.array.shape, *y.array.shape))
+    count, rank = x.array.ndim, y.array.ndim
+    return found.movedim(tuple(range(count)), tuple(range(rank, rank + count)))
 
 
 @publish
@@ -409,22 +418,29 @@ def _check_real(name: str, values: Any, what: str) -> None:
             )
 
 
-def _basis(tensors: Sequence[Tensor], chosen: int) -> Iterator[list[Tensor]]:
-    """For each element of one of `tensors`: a one there, zeros in all the rest."""
-    zeros = [ops.zeros_like(t) for t in tensors]
+def _each_of(
+    linear: Callable[..., Sequence[Tensor]],
+    tensors: Sequence[Tensor],
+    chosen: int,
+    results: Sequence[Tensor],
+    chunk_size: int | None,
+) -> list[Tensor]:
+    """What a linear function of `tensors` gives for each element of one of them, 1 there and 0 elsewhere.
+
+    results: what it gives is like these, where there is no element.
+    """
     like = tensors[chosen]
     size = like.array.size
-    places = ops.arange(size).reshape(like.array.shape)
-    for place_ in range(size):
-        one = (places == place_).to(like.dtype)
-        yield [one if i == chosen else z for i, z in enumerate(zeros)]
+    if not size:
+        return [ops.zeros((0, *r.array.shape), dtype=r.dtype) for r in results]
 
+    def of_one(one: Tensor) -> Sequence[Tensor]:
+        return linear(*[one if i == chosen else ops.zeros_like(t) for i, t in enumerate(tensors)])
 
-def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Rows as one tensor of `shape`."""
-    if not parts:
-        return ops.zeros(shape, dtype=like.dtype)
-    return ops.stack(parts).reshape(shape)
+    basis = ops.reshape(ops.eye(size, dtype=like.dtype), (size, *like.array.shape))
+    step = chunk_size or size
+    parts = [ops.for_each(of_one, [basis[start : start + step]]) for start in range(0, size, step)]
+    return [rows[0] if len(rows) == 1 else ops.cat(list(rows)) for rows in zip(*parts, strict=True)]
 
 
 def _nested(structure: Structure, blocks: Any, primals: tuple[Any, ...], argnums: Argnums) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from fusegrad.eager.autograd.node import (
     written_text,
 )
 from fusegrad.eager.core import families
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
@@ -202,6 +201,7 @@ class Function:
     """
 
     _backward_cls: type[FunctionNode]
+    generate_vmap_rule = False  # whether `vmap` runs forward and backward on batches
     _ambiguous = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -210,6 +210,14 @@ class Function:
         cls._ambiguous = "vjp" in vars(cls) and "backward" in vars(cls)
         if "vjp" in vars(cls) and "backward" not in vars(cls):
             cls.backward = cls.vjp  # type: ignore[attr-defined, method-assign]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you "
+            "should invoke them on the class itself. Instantiating an autograd function will raise an error "
+            "in a future version of PyTorch.",
+            DeprecationWarning,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise failure(
@@ -236,18 +244,29 @@ class Function:
             "it with backward mode AD."
         )
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """The results for a batch, and where they have it: `info` has `batch_size` and `randomness`."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap static method or set "
+            "generate_vmap_rule=True."
+        )
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the function, and put it on the graph."""
+        applied = None if state.interpreter is None else state.interpreter.applies(cls, args)
         node = cls._backward_cls()
         forward = _method(cls, "forward", node)  # what waits comes before the node
-        node.begin()
-        node.extras()  # backward must take it for one whose gradients the user may hold
         node.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs_grad for a in args)
         recorded = state.grad_enabled and any(node.needs_input_grad)
+        # Edges are those of before what forward writes.
+        wanted = [(i, a) for i, a in enumerate(args) if recorded and node.needs_input_grad[i]]
+        node.begin([(i, *edge_of(a)) for i, a in wanted])
+        node.extras()  # backward must take it for one whose gradients the user may hold
         with no_grad():
             if cls.setup_context is not Function.setup_context:
-                output = forward(*args)
+                output = forward(*args) if applied is None else applied[0]
                 given = _with_defaults(cls.forward, args)
                 _method(cls, "setup_context", node)(node, given, output)
             else:
@@ -292,10 +311,9 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
     constant = {id(t) for t in node.non_differentiable}
     for t in node.dirty_tensors:
         if id(t) not in inputs:
-            warnings.warn(
+            warn(
                 f"{node.name()}: mark_dirty() got a tensor that is no input of the function, which changes "
-                "nothing; only inputs that forward writes in place should be given",
-                stacklevel=3,
+                "nothing; only inputs that forward writes in place should be given"
             )
             continue
         if not any(t is o for o in outputs):
@@ -307,13 +325,13 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
         if recorded:
             _check_dirty(node, t, outputs)
         views.wrote(t)
+    if type(node).function.setup_context is not Function.setup_context:
+        _check_saved(node, outputs, inputs, dirty)
     if not recorded:
         return [
-            views_of_itself(o) if isinstance(o, Tensor) and id(o) in inputs and id(o) not in dirty else o
+            _itself(o) if isinstance(o, Tensor) and id(o) in inputs and id(o) not in dirty else o
             for o in outputs
         ]
-    # Edges are those of before the write, so they are taken before a result gets its place.
-    node.edges = [(i, *edge_of(a)) for i, a in enumerate(args) if node.needs_input_grad[i]]
     node.types = [(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else None for a in args]
     node.plain = frozenset(i for i, o in enumerate(outputs) if not isinstance(o, Tensor))
     node.constant = frozenset(i for i, o in enumerate(outputs) if id(o) in constant)
@@ -337,6 +355,18 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
     return results
 
 
+def _check_saved(node: FunctionNode, outputs: Sequence[Any], inputs: set[int], dirty: set[int]) -> None:
+    """Refuse to save an input that was returned as it is, since the result is to be another tensor."""
+    returned = {id(o) for o in outputs} & inputs - dirty
+    if any(id(t) in returned for t in node.to_save):
+        raise failure(
+            RuntimeError,
+            f"{node.name()}: An input that has been returned as-is as output is being saved for backward. "
+            "This is not supported if you override setup_context. You should return and save a view of the "
+            "input instead, e.g. with x.view_as(x) or setup ctx inside the forward function itself.",
+        )
+
+
 def _check_dirty(node: FunctionNode, tensor: Tensor, outputs: Sequence[Any]) -> None:
     """Refuse a write of an input that cannot be followed."""
     views.check_write(tensor, node.name())
@@ -349,16 +379,23 @@ def _check_dirty(node: FunctionNode, tensor: Tensor, outputs: Sequence[Any]) -> 
         )
 
 
-def views_of_itself(tensor: Tensor) -> Tensor:
-    """The same memory as another tensor: what a function gives that returns its input."""
-    return share(tensor)
+def _itself(tensor: Tensor) -> Tensor:
+    """The same memory as another tensor: what a function gives that returns its input.
+
+    A class of users' is asked for a view, and says what comes of it.
+    """
+    if type(tensor) is Tensor:
+        return share(tensor)
+    with no_grad():
+        view: Tensor = tensor.view_as(tensor)
+    return view
 
 
 def _written(node: FunctionNode, index: int, tensor: Tensor) -> Tensor:
     """An input that was written in place, as a result."""
     if views.base_of(tensor) is not tensor:
         value = place(share(tensor), node, index)
-        views.moved(views.base_of(tensor), tensor.alias[1], value, node.name())  # type: ignore[index]
+        views.moved(views.base_of(tensor), tensor.alias[1], value, node.name())
     else:
         views.settle(tensor, node, index)
         views.refresh(tensor)
@@ -367,13 +404,14 @@ def _written(node: FunctionNode, index: int, tensor: Tensor) -> Tensor:
 
 def _result(node: FunctionNode, index: int, output: Tensor, is_input: bool) -> Tensor:
     alias = output.alias
-    result = share(output) if is_input or output.needs_grad else output
+    result = _itself(output) if is_input else share(output) if output.needs_grad else output
     place(result, node, index)
     origin = (views.FUNCTION, index, node.name())
     if is_input:
-        result.alias = (views.base_of(output), alias[1] if type(alias) is tuple else (), origin)
+        steps = alias[1] if type(alias) is tuple else ()
+        views.refused_when_written(result, views.base_of(output), steps, origin)
     elif type(alias) is tuple:
-        result.alias = (alias[0], alias[1], origin)
+        views.refused_when_written(result, alias[0], alias[1], origin)
     return result
 
 
@@ -414,8 +452,7 @@ class _Twice(Node):
     foreign = "a backward that is once_differentiable"
 
     def __init__(self, sources: Sequence[Tensor]) -> None:
-        self.begin()
-        self.edges = [(i, *edge_of(t)) for i, t in enumerate(sources)]
+        self.begin([(i, *edge_of(t)) for i, t in enumerate(sources)])
         self.types = [(t.array.shape, t.array.dtype) for t in sources]
         self.output_types = [((), np.dtype(np.float32))]
         self.versions = []

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.edges import Passing
 from fusegrad.eager.autograd.engine import run_backward
-from fusegrad.eager.autograd.node import Passing, place, reach, share
+from fusegrad.eager.autograd.node import place, reach, share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
@@ -239,7 +240,8 @@ def jacobian(
 ) -> Any:
     """The Jacobian: for each output and input a tensor of the output's shape followed by the input's.
 
-    A tuple of outputs gives a tuple, a tuple of inputs a tuple inside.
+    A tuple of outputs gives a tuple, a tuple of inputs a tuple inside. vectorize: all rows at once, by one
+    backward of a batch, whatever the strategy; not with `strict`.
     Source: `torch.autograd.functional.jacobian`.
 
     >>> import fusegrad as fg
@@ -247,13 +249,49 @@ def jacobian(
     tensor([[2., 0.],
             [0., 4.]])
     """
+    _check_vectorized("jacobian", strict, vectorize, strategy, create_graph)
     many, given = _many(inputs, "inputs", "jacobian")
     with enable_grad():
         opened = _opened(given, create_graph)
         many_outputs, outputs = _many(func(*opened), _OUTPUTS, "jacobian")
-        blocks = [_rows(i, y, opened, create_graph, strict) for i, y in enumerate(outputs)]
+        if vectorize:
+            blocks = [_batch_of_rows(y, opened, create_graph) for y in outputs]
+        else:
+            blocks = [_rows(i, y, opened, create_graph, strict) for i, y in enumerate(outputs)]
     closed = tuple(_closed(block, many, create_graph) for block in blocks)
     return closed if many_outputs else closed[0]
+
+
+def _check_vectorized(name: str, strict: bool, vectorize: bool, strategy: str, create_graph: bool) -> None:
+    """Refuse what goes with one way of computing alone, as PyTorch does."""
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise failure(
+            ValueError, f'{name}: the strategy is "forward-mode" or "reverse-mode", not {strategy!r}'
+        )
+    if strict and vectorize:
+        raise failure(
+            RuntimeError, f"{name}: `strict=True` and `vectorized=True` are not supported together."
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise failure(NotImplementedError, f"{name}: forward-mode is only implemented for `vectorize=True`.")
+    if strategy == "forward-mode" and create_graph:
+        raise failure(
+            NotImplementedError, f"{name}: `create_graph=True` is not implemented for forward-mode."
+        )
+
+
+def _batch_of_rows(output: Tensor, inputs: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
+    """The Jacobian of an output with respect to each input, all rows in one backward."""
+    shape, size = output.array.shape, output.array.size
+    if not size:
+        return [ops.zeros((*shape, *x.array.shape), dtype=x.dtype) for x in inputs]
+
+    def row(one: Tensor) -> list[Tensor]:
+        return _gradients([output], inputs, [one], create_graph, False, "jacobian")
+
+    basis = ops.reshape(ops.eye(size, dtype=output.dtype), (size, *shape))
+    found = ops.for_each(row, [basis])
+    return [ops.reshape(rows, (*shape, *x.array.shape)) for rows, x in zip(found, inputs, strict=True)]
 
 
 def _rows(
@@ -290,6 +328,7 @@ def hessian(
 
     Source: `torch.autograd.functional.hessian`.
     """
+    _check_vectorized("hessian", strict, vectorize, outer_jacobian_strategy, create_graph)
     many, given = _many(inputs, "inputs", "hessian")
 
     def gradient(*opened: Tensor) -> Any:
@@ -302,7 +341,7 @@ def hessian(
             raise failure(RuntimeError, _independent("hessian", which, True))
         return tuple(found)
 
-    found = jacobian(gradient, given, create_graph, strict)
+    found = jacobian(gradient, given, create_graph, strict, vectorize)
     return found if many else found[0][0]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager.autograd.edges import GradientEdge, get_gradient_edge, increment_version
+from fusegrad.eager.autograd.edges import GradientEdge, Passing, get_gradient_edge, increment_version
 from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.eager.autograd.multi_hooks import register_multi_grad_hook
-from fusegrad.eager.autograd.node import FREED, Node, Passing, filled, place, share, watchers
+from fusegrad.eager.autograd.node import FREED, Node, filled, place, share, watchers
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import state
@@ -44,18 +44,31 @@ class saved_tensors_hooks:
         self._pair = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
+        if state.interpreter is not None and self._watch() is _pack:
+            state.interpreter.effect("hands what backward needs to saved_tensors_hooks")
         state.saved_hooks = (self._pair, state.saved_hooks)
-        watchers.append(_pack)
+        watchers.append(self._watch())
 
     def __exit__(self, *exception: object) -> None:
         # A backward takes back what hooks entered in it, so there may be nothing to leave.
         if state.saved_hooks is not None:
             state.saved_hooks = state.saved_hooks[1]
-        if _pack in watchers:
-            watchers.remove(_pack)
+        if self._watch() in watchers:
+            watchers.remove(self._watch())
+
+    def _watch(self) -> Callable[[Any], None]:
+        """What is told of each node."""
+        return _pack
 
 
-class save_on_cpu(saved_tensors_hooks):
+class followed_hooks(saved_tensors_hooks):
+    """Hooks of fusegrad's own, which interpreters may do without: ops inside wait as others do."""
+
+    def _watch(self) -> Callable[[Any], None]:
+        return pack_followed
+
+
+class save_on_cpu(followed_hooks):
     """Keeps what backward needs on the CPU, where it is; as `torch.autograd.graph.save_on_cpu`."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
@@ -102,9 +115,7 @@ def _pack(node: Any) -> None:
     hooks = state.saved_hooks
     if hooks is None or isinstance(node, (PackedNode, PackedFunctionNode)):
         return
-    packs = (
-        PackedFunctionNode if isinstance(node, FunctionNode) else PackedNode if type(node) is Node else None
-    )
+    packs = PackedFunctionNode if isinstance(node, FunctionNode) else PackedNode if node.own is Node else None
     if packs is None or not node.versions:
         return
     state.saved_hooks = None  # the hooks' own ops are not packed
@@ -113,6 +124,16 @@ def _pack(node: Any) -> None:
     finally:
         state.saved_hooks = hooks
     node.__class__ = packs if packs is PackedNode else _packed_class(type(node))
+
+
+def pack_followed(node: Any) -> None:
+    """`_pack` for `followed_hooks`."""
+    _pack(node)
+
+
+def is_watched() -> bool:
+    """Whether somebody is told of each node as it is made, but for `followed_hooks`."""
+    return bool(watchers) and any(watch is not pack_followed for watch in watchers)
 
 
 def _pack_kept(node: Any, pair: Any) -> None:
@@ -138,10 +159,12 @@ class PackedNode(Node):
         if self.inputs is None:
             raise failure(RuntimeError, FREED.format(name=self.name()))
         inputs = [t.unpacked() if isinstance(t, _Packed) else t for t in self.inputs]
-        outputs = [t.unpacked() if isinstance(t, _Packed) else t for t in self.outputs or ()]
+        outputs: list[Any] = [t.unpacked() if isinstance(t, _Packed) else t for t in self.outputs or ()]
         if outputs and state.grad_enabled:
-            outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
+            outputs = [o if o is None else place(share(o), self, i) for i, o in enumerate(outputs)]
         op, types, params = self.op, self.types, self.params
+        if state.interpreter is not None:
+            inputs, params = state.interpreter.in_rules(inputs, params)
         g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types, op.fills)
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
 

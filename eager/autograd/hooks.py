@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
+from fusegrad.eager.core.stand_in import give_values, putting_off
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -160,6 +161,8 @@ def _checked(hook: Callable[..., Any], made: Any, before: Sequence[Any]) -> Sequ
 # Hooks of leaves stand in the tensor's own dictionary, under PyTorch's names.
 LEAF, ACCUMULATED = "_backward_hooks", "_post_accumulate_grad_hooks"
 BEFORE, AFTER = "_pre_accumulate_grad_hooks", "_after_accumulate_grad_hooks"
+# What averages gradients over ranks, which is told as ACCUMULATED are.
+AVERAGED = "_averaged_grads"
 
 # How many hooks were ever put on leaves: while it is 0, backward does not look for any.
 leaf_hooks = [0]
@@ -180,6 +183,8 @@ def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
     tensor([10., 10.])
     """
     refuse_beside(self, "register_hook")
+    if putting_off:
+        give_values((self,))
     if state.interpreter is not None:
         state.interpreter.puts_hook(self)
     if not self.needs_grad:
@@ -197,7 +202,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHand
 
     Source: `torch.Tensor.register_post_accumulate_grad_hook`.
     """
-    _tell()
+    _tell(self)
     if not self.needs_grad:
         raise failure(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
@@ -208,14 +213,14 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHand
 
 def before_accumulation(leaf: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
     """Call `hook(gradient)` after the leaf's own hooks, only where its `.grad` is about to be added to."""
-    _tell()
+    _tell(leaf)
     leaf_hooks[0] += 1
     return RemovableHandle(leaf.__dict__.setdefault(BEFORE, {}), hook)
 
 
 def after_accumulation(leaf: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
     """Call `hook(gradient)` when all is done with what was added to the leaf's `.grad`."""
-    _tell()
+    _tell(leaf)
     leaf_hooks[0] += 1
     return RemovableHandle(leaf.__dict__.setdefault(AFTER, {}), hook)
 
@@ -226,7 +231,7 @@ def retain_grad(self: Tensor) -> None:
 
     Source: `torch.Tensor.retain_grad`.
     """
-    _tell()
+    _tell(self)
     refuse_beside(self, "retain_grad")
     if not self.needs_grad:
         raise failure(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
@@ -236,6 +241,8 @@ def retain_grad(self: Tensor) -> None:
 
 def retains_grad(self: Tensor) -> bool:
     """Whether backward keeps the gradient of this tensor, which is no leaf."""
+    if putting_off:
+        give_values((self,))
     if state.interpreter is not None:
         state.interpreter.reach_graph(self)
     node = self.grad_fn
@@ -248,8 +255,34 @@ def retains_grad(self: Tensor) -> bool:
 attach(property(retains_grad), "retains_grad")
 
 
+class Averaging(Protocol):
+    """Averages the gradient of a leaf over ranks, in backwards for which it was told to."""
+
+    def awaits(self) -> bool:
+        """Whether the next backward is one."""
+
+    def came(self) -> None:
+        """The gradient is there."""
+
+
+def put_averaging(leaf: Tensor, averaging: Averaging) -> None:
+    """Tell `averaging` when backward has added to this leaf's `.grad`."""
+    leaf_hooks[0] += 1
+    leaf.__dict__.setdefault(AVERAGED, []).append(averaging)
+
+
+def is_averaged(leaf: Any) -> bool:
+    """Whether the leaf's next gradient is to be averaged over ranks."""
+    return any(averaging.awaits() for averaging in leaf.__dict__.get(AVERAGED, ()))
+
+
 def has_hooks(leaf: Any) -> bool:
-    """Whether backward calls hooks with the gradient of this leaf."""
+    """Whether backward calls somebody with the gradient of this leaf."""
+    return has_own_hooks(leaf) or is_averaged(leaf)
+
+
+def has_own_hooks(leaf: Any) -> bool:
+    """Whether that is a hook of the program's."""
     return any(leaf.__dict__.get(kind) for kind in (LEAF, ACCUMULATED, BEFORE, AFTER))
 
 
@@ -268,6 +301,8 @@ def _called(hook: Callable[..., Any]) -> Callable[..., Any]:
     return (state.interpreter and state.interpreter.calls_hook(hook)) or hook
 
 
-def _tell() -> None:
+def _tell(tensor: Tensor) -> None:
+    if putting_off:
+        give_values((tensor,))
     if state.interpreter is not None:
         state.interpreter.effect("puts a hook on a tensor")

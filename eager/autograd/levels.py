@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fusegrad.eager.autograd import autograd
+from fusegrad.eager.autograd.edges import Argument, Passing
 from fusegrad.eager.autograd.engine import reachable
-from fusegrad.eager.autograd.node import Passing, place, reach, share
+from fusegrad.eager.autograd.node import place, reach, share
 from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.pytree import flatten
+from fusegrad.eager.core.stand_in import all_behind
 from fusegrad.eager.core.state import enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -50,20 +52,21 @@ class Level:
         if tensor.array.dtype.kind not in "fcV":
             raise failure(
                 RuntimeError,
-                "only Tensors of floating point and complex dtype can require gradients, "
+                "Only Tensors of floating point and complex dtype can require gradients, "
                 f"this one is {tensor.array.dtype.name}",
             )
         reach(tensor)
-        own = share(tensor)
-        if tensor.needs_grad and self.tracked:
-            return place(own, Passing(tensor), 0)
+        own = leaf_of(tensor)
+        if tensor.needs_grad and self.tracked and own.array is tensor.array:
+            return place(own, Argument(tensor), 0)
         own.needs_grad = True
         own.__dict__[_MADE_BY] = self
         return own
 
     def derivable(self, *tensors: Any) -> bool:
         """Whether any of `tensors` depends on something outside that a gradient may be wanted of."""
-        roots = [t for t in tensors if isinstance(t, Tensor) and t.needs_grad]
+        roots = [t for tensor in tensors if isinstance(tensor, Tensor) for t in all_behind(tensor)]
+        roots = [t for t in roots if t.needs_grad]
         if not self.tracked or not roots:
             return False
         if state.interpreter is not None:
@@ -82,6 +85,17 @@ class Level:
         return mapped(value, lambda t: t if self.derivable(t) else t.detach() if t.needs_grad else t)
 
 
+def leaf_of(tensor: Tensor) -> Tensor:
+    """A tensor with the values of `tensor` off the graph; where it is one of a batch, on no graph outside."""
+    own = None if state.interpreter is None else state.interpreter.leaf(tensor)
+    return share(tensor) if own is None else own
+
+
+def is_on_graph(tensor: Tensor) -> bool:
+    """Whether a gradient may be asked for, also outside of the batch that the tensor stands for."""
+    return any(t.needs_grad for t in all_behind(tensor))
+
+
 def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
     """The container with every tensor changed."""
     leaves: list[Any] = []
@@ -89,13 +103,20 @@ def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
     return structure.build(iter([change(x) if isinstance(x, Tensor) else x for x in leaves]))
 
 
-def open_arguments(level: Level, values: Sequence[Any]) -> tuple[list[Any], list[Tensor]]:
-    """The (nested) arguments with tensors of the level's in place of theirs, and these in order."""
+def open_arguments(
+    level: Level, values: Sequence[Any], written: bool = False
+) -> tuple[list[Any], list[Tensor]]:
+    """The (nested) arguments with tensors of the level's in place of theirs, and these in order.
+
+    written: the function may write those that are on no graph outside, as forward derivatives follow writes:
+    it gets tensors of the same memory, so that derivatives are by what was there before.
+    """
     inner: list[Tensor] = []
 
     def stand_in(tensor: Tensor) -> Tensor:
-        inner.append(level.stands_for(tensor))
-        return inner[-1]
+        own = level.stands_for(tensor)
+        inner.append(own)
+        return place(share(own), Passing(own), 0) if written and own.grad_fn is None else own
 
     opened = [mapped(value, stand_in) for value in values]
     if not inner:
@@ -175,23 +196,28 @@ def pulled_back(
     return list(found)  # type: ignore[arg-type]
 
 
-def pushed_forward(
-    outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    tangents: Sequence[Tensor],
-    derivable: bool,
-    retain: bool = False,
-) -> list[Tensor]:
-    """The tangents of `outputs`: the gradient, with respect to u, of what u pulls back."""
-    live = [y for y in outputs if y.needs_grad]
-    made: Iterator[Tensor] = iter(())
-    if live:
-        seeds = [ops.zeros_like(y).detach() for y in live]
-        reach(*seeds)  # the values that an op has put off would bring no such mark with them
-        for u in seeds:
+class Pushed:
+    """From tangents of inputs to those of outputs: the gradient, with respect to u, of what u pulls back."""
+
+    def __init__(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        self._outputs = outputs
+        live = [y for y in outputs if y.needs_grad]
+        self._seeds: list[Tensor] = []
+        self._linear: list[tuple[int, Tensor]] = []
+        if not live:
+            return
+        zeros = [ops.zeros_like(y).detach() for y in live]
+        reach(*zeros)  # the values that an op has put off would bring no such mark with them
+        self._seeds = [leaf_of(z) for z in zeros]
+        for u in self._seeds:
             u.needs_grad = True
         with enable_grad():
-            pulled = autograd.grad(live, inputs, seeds, create_graph=True, materialize_grads=True)
-            linear = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.needs_grad]
-            made = iter(pulled_back([g for g, _ in linear], seeds, [t for _, t in linear], derivable, retain))
-    return [next(made) if y.needs_grad else ops.zeros_like(y) for y in outputs]
+            pulled = autograd.grad(live, inputs, self._seeds, create_graph=True, materialize_grads=True)
+        self._linear = [(i, g) for i, g in enumerate(pulled) if g is not None and g.needs_grad]
+
+    def __call__(self, tangents: Sequence[Tensor], derivable: bool, retain: bool = False) -> list[Tensor]:
+        made: Iterator[Tensor] = iter(())
+        if self._seeds:
+            outputs, given = [g for _, g in self._linear], [tangents[i] for i, _ in self._linear]
+            made = iter(pulled_back(outputs, self._seeds, given, derivable, retain))
+        return [next(made) if y.needs_grad else ops.zeros_like(y) for y in self._outputs]

@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.hooks import Extra, RemovableHandle
-from fusegrad.eager.autograd.leaf_node import AccumulateGrad
+from fusegrad.eager.autograd.leaf_node import AccumulateGrad, named
 from fusegrad.eager.core import large
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.errors import Spot, failure, known_files, spot_text, user_spot
 from fusegrad.eager.core.op import Op, Params, wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.places.meta import meta_array
+from fusegrad.eager.core.stand_in import give_values, putting_off
+from fusegrad.eager.core.state import state, watchers
 from fusegrad.eager.core.tensor import Tensor
 
 sequence = itertools.count()
@@ -38,20 +40,13 @@ class _Finishing:
 
     def noted(self, nodes: int) -> None:
         """So many nodes were made, the last one in Python."""
-        if (
-            self.load is not None
-            and nodes
-            and (nodes >= WORTH_LOADING or "fusegrad.compiler.llvm.llvm_jit" in sys.modules)
-        ):
+        is_loaded = "fusegrad.compiler.llvm.llvm_jit" in sys.modules
+        if self.load is not None and nodes and (nodes >= WORTH_LOADING or is_loaded):
             load, self.load = self.load, None
             load()
 
 
 finishing = _Finishing()
-
-# Called with every new node while there are any: anomaly mode, saved-tensor hooks. Each looks for
-# itself whether it is on in this thread.
-watchers: list[Callable[[Any], None]] = []
 
 FREED = (
     "Trying to backward through the graph a second time: {name}'s saved tensors were freed by the first "
@@ -88,25 +83,34 @@ class Node:
         "versions",
     )
 
+    own: type[Node]  # the class that says what it does, of which the one that users see has its name
     fresh = False  # whether each gradient that `apply` gives has memory of its own
     one_op = True  # whether its outputs are those of one op
     foreign = ""  # what its gradients are given by, if that is not the rule of an op
     refused = ""  # why no gradient can be sent here
+    argument = False  # whether what it made is an argument that a transform derives by: a leaf to writes
     ready: list[Tensor] | None = None  # the gradients of its edges, if they are known for a backward from 1
     op: Op
     params: Params
     edges: Sequence[tuple[int, Any, int]]
     extra: Extra | None
     inputs: Sequence[Any] | None
-    outputs: tuple[Tensor, ...] | None
+    outputs: tuple[Tensor | None, ...] | None
     output_types: Sequence[tuple[tuple[int, ...], np.dtype]]
     sequence: int
     spot: Spot | None
     types: Sequence[Any]
     versions: Sequence[tuple[int, int]]
 
-    def begin(self) -> None:
-        """Give a node that `record` does not make its place in time and in the user's program."""
+    def __init_subclass__(cls, own: type[Node] | None = None) -> None:
+        cls.own = own or cls
+
+    def begin(self, edges: Any = ()) -> None:
+        """Give a node that `record` does not make its edges, and its place in time and in the user's program.
+
+        Edges are there before: who is asked for one may make a node first, and backward goes by their order.
+        """
+        self.edges = edges
         self.extra = self.outputs = None
         self.sequence = next(sequence)
         self.spot = user_spot()
@@ -122,7 +126,7 @@ class Node:
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """Where the gradient of each input tensor goes, as in PyTorch: (node, output index)."""
         targets = {
-            index: (AccumulateGrad(target) if isinstance(target, Tensor) else target, output)
+            index: (AccumulateGrad(target) if isinstance(target, Tensor) else named(target), output)
             for index, target, output in self.edges
         }
         return tuple(targets.get(i, (None, 0)) for i in self.tensor_places())
@@ -154,6 +158,16 @@ class Node:
         """Call `fn(grad_outputs)` before the node runs; it may return new grad_outputs."""
         return RemovableHandle(self.extras().prehooks, fn)
 
+    def __call__(self, *gradients: Tensor | None) -> Any:
+        """The gradients of the inputs, from those of the outputs; one alone, or a tuple."""
+        if len(gradients) != len(self.output_types):
+            raise failure(
+                TypeError, f"expected {len(self.output_types)} arguments, got {len(gradients)} instead"
+            )
+        found = dict(zip([i for i, _, _ in self.edges], self.apply([*gradients]), strict=True))
+        made = tuple([found.get(place) for place in self.tensor_places()])
+        return made[0] if len(made) == 1 else made
+
     def _sequence_nr(self) -> int:
         """Nodes made later have higher numbers."""
         return self.sequence
@@ -166,28 +180,33 @@ class Node:
         if inputs is None:
             raise failure(RuntimeError, FREED.format(name=self.name()))
         for index, version in self.versions:
-            kept = inputs[index] if index >= 0 else self.outputs[-1 - index]  # type: ignore[index]
+            kept: Any = inputs[index] if index >= 0 else self.outputs[-1 - index]  # type: ignore[index]
             if kept.version[0] != version:
                 raise failure(RuntimeError, self._modified(index, kept, version))
-        outputs: Sequence[Tensor] = self.outputs or ()
+        outputs: Sequence[Any] = self.outputs or ()
         if outputs and state.grad_enabled:
             # The kept outputs stand off the graph, or the node would hold itself.
-            outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
-        op, types, params = self.op, self.types, self.params
+            outputs = [o if o is None else place(share(o), self, i) for i, o in enumerate(outputs)]
+        op, types, params, edges = self.op, self.types, self.params, edges or self.edges
+        if (interpreter := state.interpreter) is not None:
+            inputs, params = interpreter.in_rules(inputs, params)
         g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types, op.fills)
-        edges = edges or self.edges
-        asks = large.answers.kernels is not None and not state.grad_enabled and state.interpreter is None
+        asks = large.answers.kernels is not None and not state.grad_enabled and interpreter is None
         if asks and large.has_large(op, g, types):
-            indices = [i for i, _, _ in edges]
-            return large.gradients(large.Derived(op, indices, g, inputs, outputs, types, params))
+            where = [i for i, _, _ in edges]
+            return large.gradients(large.Derived(op, where, g, inputs, outputs, types, params))
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges]
+
+    def arrived(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
+        """The gradients of the outputs as hooks and whoever asks for them see them."""
+        return gradients
 
     def stale(self) -> list[tuple[Tensor, int]]:
         """What an op kept for backward and has been written since, so that `apply` will refuse: each with the
         number that its writes had.
         """
         inputs, outputs = self.inputs, self.outputs
-        if type(self) is not Node or inputs is None:
+        if self.own is not Node or inputs is None:
             return []
         kept = [(inputs[i] if i >= 0 else outputs[-1 - i], v) for i, v in self.versions]  # type: ignore[index]
         return [(t, version) for t, version in kept if isinstance(t, Tensor) and t.version[0] != version]
@@ -218,6 +237,9 @@ class Node:
             name=self.name(), what=what, dtype=dtype.name, shape=list(shape), then=expected, now=now
         )
         return message + written_text(kept.version) + forward_text(self)
+
+
+Node.own = Node
 
 
 def forward_text(node: Node) -> str:
@@ -272,32 +294,16 @@ def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
         (dtype is not added and not np.can_cast(added, dtype, "same_kind"))
         or known.needs_grad
         or not array.flags.writeable
+        or known.is_meta
     ):
         return False
     return not taken or id(array) not in taken
 
 
-class Passing(Node):
-    """Hands the gradient of a tensor with other memory on to `source`."""
-
-    __slots__ = ()
-
-    def __init__(self, source: Tensor) -> None:
-        self.begin()
-        self.edges = [(0, *edge_of(source))]
-        self.types = self.output_types = [(source.array.shape, source.array.dtype)]
-        self.versions = []
-        self.inputs = ()
-
-    def name(self) -> str:
-        return "AliasBackward0"
-
-    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
-        return gradients
-
-
 def reach(*tensors: Tensor) -> None:
     """Tell an interpreter that `tensors` are going to be read: their memory, or their place on the graph."""
+    if putting_off:
+        give_values(tensors)
     if state.interpreter is not None:
         for tensor in tensors:
             state.interpreter.reach(tensor)
@@ -325,18 +331,20 @@ def share(tensor: Tensor) -> Tensor:
 def place(tensor: Tensor, node: Node, index: int) -> Tensor:
     """`tensor` made the output `index` of `node`."""
     tensor.needs_grad = True
-    tensor.grad_fn = node
+    tensor.maker = node
     tensor.output_index = index
     return tensor
 
 
 def edge_of(tensor: Tensor) -> tuple[Any, int]:
     """Where a gradient of `tensor` goes: the node that made it and which output, or the leaf itself."""
-    node = tensor.grad_fn
+    node = tensor.maker
     if node is None:
         return tensor, 0
     if node.refused:
-        raise failure(RuntimeError, node.refused)
+        node = tensor.grad_fn  # of a view that lags behind it is another
+        if node.refused:
+            raise failure(RuntimeError, node.refused)
     return node, tensor.output_index
 
 
@@ -348,14 +356,19 @@ def filled(
         gradients
         if not fills
         else [
-            constant(0, shape, dtype) if g is None else g
+            constant(0, shape, dtype, next(g for g in gradients if g is not None)) if g is None else g
             for g, (shape, dtype) in zip(gradients, types, strict=True)
         ]
     )
 
 
-def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-    """A tensor full of 0 or 1 that backward starts with, made by an op where an interpreter looks on."""
+def constant(value: int, shape: tuple[int, ...], dtype: np.dtype, beside: Tensor | None = None) -> Tensor:
+    """A tensor full of 0 or 1 that backward starts with, made by an op where an interpreter looks on.
+
+    beside: a tensor on whose device it is to be, if not the CPU.
+    """
+    if beside is not None and beside.is_meta:
+        return wrap(meta_array(shape, dtype))
     if state.interpreter is not None:
         return ops.full(shape, value, dtype=FROM_NUMPY[dtype])
     array = np.zeros(shape, dtype)
@@ -364,9 +377,9 @@ def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     return wrap(array)
 
 
-def _kept(op: Op, args: tuple[Any, ...], node: Node) -> bool:
+def _kept(op: Op, args: tuple[Any, ...], node: Node) -> list[Any]:
     """Give a node for `op` its edges, types, inputs, and the number of writes into each input that it keeps.
-    Gives whether it keeps outputs.
+    Gives the rules for which it keeps outputs.
 
     All are tuples: Python's collector of garbage looks at each list again and again, and of tuples only at
     those that hold objects. On the graph of a long program there are hundreds of thousands.
@@ -375,7 +388,7 @@ def _kept(op: Op, args: tuple[Any, ...], node: Node) -> bool:
     edges: list[tuple[int, Any, int]] = []
     saved: Any = [None if isinstance(a, Tensor) else a for a in args] if op.saves else ()
     types: list[Any] = []
-    keep_output = False
+    keeping: list[Any] = []
     rules: Any = op.rules
     for index, a in enumerate(args):
         if not isinstance(a, Tensor):
@@ -388,15 +401,15 @@ def _kept(op: Op, args: tuple[Any, ...], node: Node) -> bool:
         rule = rules[0 if op.variadic else index]
         if rule is None:
             continue
-        made = a.grad_fn
+        made = a.maker
         if made is None:
             edges.append((index, a, 0))
         elif made.refused:
-            raise failure(RuntimeError, made.refused)
+            edges.append((index, *edge_of(a)))
         else:
             edges.append((index, made, a.output_index))
         if rule.needs_output:
-            keep_output = True
+            keeping.append(rule)
         for i in rule.saved(len(args)):
             if saved[i] is None:
                 saved[i] = args[i]
@@ -407,17 +420,17 @@ def _kept(op: Op, args: tuple[Any, ...], node: Node) -> bool:
         tuple(saved),
         tuple(versions),
     )
-    return keep_output
+    return keeping
 
 
 def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
     """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
     node: Node
-    keep_output = False
+    keeping = None
     if op.keeps_nothing:
         # What `_kept` comes to for the one input, which needs a gradient, or nobody would be here.
         (x,) = args
-        array, made = x.array, x.grad_fn
+        array, made = x.array, x.maker
         if made is None:
             node = PartNode() if op.part else Node()
             node.edges = ((0, x, 0),)
@@ -427,7 +440,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         node.inputs, node.types, node.versions = (), ((array.shape, array.dtype),), ()
     else:
         node = Node()
-        keep_output = _kept(op, args, node)
+        keeping = _kept(op, args, node)
         if not node.edges:
             return
     node.op, node.params = op, params
@@ -445,8 +458,8 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         code = frame.f_code
         own = own_file(code.co_filename)
     node.spot = (code, frame.f_lasti) if own is False else user_spot()
-    if keep_output:
-        _keep(node, outputs)
+    if keeping:
+        _keep(node, outputs, keeping)
     output_types = []
     leads = None if op.leads is None else op.leads(params)
     for i, output in enumerate(outputs):
@@ -455,17 +468,23 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         output_types.append((array.shape, dtype))
         if dtype.kind in "fcV" and (leads is None or any(index in leads[i] for index, _, _ in node.edges)):
             output.needs_grad = True
-            output.grad_fn = node
+            output.maker = node
             output.output_index = i
     node.output_types = tuple(output_types)
     for watch in watchers:
         watch(node)
 
 
-def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
-    """Have `node` keep the values of its outputs, which its rules ask for."""
-    node.outputs = tuple([share(o) for o in outputs])
-    node.versions += tuple([(-1 - i, o.version[0]) for i, o in enumerate(outputs)])  # type: ignore[operator]
+def _keep(node: Node, outputs: tuple[Tensor, ...], rules: list[Any]) -> None:
+    """Have `node` keep the values of the outputs which its rules ask for."""
+    kept: tuple[Tensor | None, ...] = outputs
+    if len(outputs) > 1:
+        asked = {i for rule in rules for i in rule.saved_outputs(len(outputs))}
+        kept = tuple([o if i in asked else None for i, o in enumerate(outputs)])
+    node.outputs = tuple([None if o is None else share(o) for o in kept])
+    node.versions += tuple(  # type: ignore[operator]
+        [(-1 - i, o.version[0]) for i, o in enumerate(kept) if o is not None]
+    )
 
 
 _frame = sys._getframe

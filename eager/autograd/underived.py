@@ -17,10 +17,9 @@ class Underived(Node):
     foreign = "an op without a derivative"
 
     def __init__(self, error: str, result: Tensor, inputs: tuple[Tensor, ...]) -> None:
-        self.begin()
+        self.begin([(i, *edge_of(t)) for i, t in enumerate(inputs) if t.needs_grad])
         self.error, self.inputs, self.versions = error, (), []
         self.types = [(t.array.shape, t.array.dtype) for t in inputs]
-        self.edges = [(i, *edge_of(t)) for i, t in enumerate(inputs) if t.needs_grad]
         self.output_types = [(result.array.shape, result.array.dtype)]
 
     def name(self) -> str:

@@ -2,10 +2,10 @@
 
 A view remembers the tensor that it is a view of, and the view ops that lead from there to it; the
 base knows its views weakly. A write through any of them gives the base a new node (`CopySlices`),
-and every view a new one, made from the base's by its ops, as PyTorch does it.
+and every view a new one, made from the base's by its ops when it is next asked for, as PyTorch does it.
 
-Tensor.alias: of a view, (base, ((op, params), ...), origin); of a tensor with views, a list of a
-number (when to look for dead ones) and weak references to them; else None.
+Tensor.alias: of a view, (base, ((op, params), ...), origin); of a tensor with views, the `Views` that
+know them (`writes/lagging.py`); else None.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.node import Node, constant, edge_of, place, record, share
-from fusegrad.eager.core import families, shared
+from fusegrad.eager.autograd.node import place, record, share
+from fusegrad.eager.autograd.writes.lagging import MANY, Views, note, settle
+from fusegrad.eager.autograd.writes.written import CopySlices, Refusal, Steps
+from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.op import Op, Params, bind, keep_graph, wrap
-from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.stand_in import plain
+from fusegrad.eager.core.op import Op, Params, keep_graph
+from fusegrad.eager.core.stand_in import putting_off, tell_others
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-
-Steps = tuple[tuple[Op, Params], ...]
 
 # Where a view comes from, if writes through it cannot be followed. The texts are PyTorch's.
 NO_GRAD, INFERENCE, SEVERAL, FUNCTION = "no_grad", "inference", "several", "function"
@@ -64,17 +63,7 @@ def taken(view: Tensor, source: Tensor, op: Op, params: Params, recording: bool)
         view.alias = (source, ((op, params),), origin)
     if not (recording or base.needs_grad):
         return  # nothing that can be on a graph: most of these are a backward's own
-    if known is None:
-        base.alias = [_MANY, _weakly(view)]
-    else:
-        known.append(_weakly(view))
-        if len(known) > known[0]:
-            alive = [r for r in known[1:] if r() is not None]
-            known[:] = [max(_MANY, 2 * len(alive)), *alive]
-
-
-_weakly = weakref.ref
-_MANY = 32
+    note(base, view)
 
 
 def step_behind(tensor: Tensor) -> None:
@@ -86,11 +75,11 @@ def step_behind(tensor: Tensor) -> None:
     if tensor.grad_fn is not None:
         place(base, tensor.grad_fn, tensor.output_index)
     views = views_of(tensor)
-    base.alias = [_MANY, *map(_weakly, [*views, tensor])]
+    base.alias, tensor.alias = tensor.alias, (base, (), None)
+    note(base, tensor)
     for view in views:
-        _, steps, origin = view.alias  # type: ignore[misc]
+        _, steps, origin = view.alias
         view.alias = (base, steps, origin)
-    tensor.alias = (base, (), None)
 
 
 def _behind(base: Tensor) -> Tensor:
@@ -107,8 +96,16 @@ def several(views: Sequence[Tensor], name: str, first: int = 0) -> tuple[Tensor,
     """
     for index, view in enumerate(views, first):
         if type(view.alias) is tuple and view.alias[2] is None:
-            view.alias = (*view.alias[:2], (SEVERAL, index, name))
+            refused_when_written(view, view.alias[0], view.alias[1], (SEVERAL, index, name))
     return tuple(views)
+
+
+def refused_when_written(view: Tensor, base: Tensor, steps: Steps, origin: Any) -> None:
+    """Make `view` one that may not be written, nor used after what it is a view of was."""
+    view.alias = (base, steps, origin)
+    known = _behind(base).alias
+    if type(known) is Views:
+        known.refusing.append(weakref.ref(view))
 
 
 def unrelated(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -117,6 +114,14 @@ def unrelated(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
         shared.part(view.version)
         view.alias, view.version = None, [0, None, shared.Parted()]
     return tuple(views)
+
+
+def become(tensor: Tensor, result: Tensor) -> None:
+    """Give a tensor without values those of `result`, and its place on the graph. It knows what it views."""
+    for slot in ("array", "grad_fn", "needs_grad", "output_index", "version"):
+        setattr(tensor, slot, getattr(result, slot))
+    if type(tensor.alias) is tuple:
+        note(tensor.alias[0], tensor)
 
 
 def owned(view: Tensor) -> Tensor:
@@ -155,16 +160,24 @@ def check_write(target: Tensor, name: str) -> None:
     """Refuse a recorded write that cannot be followed. Raises RuntimeError."""
     base = base_of(target)
     if base is not target:
-        origin = target.alias[2]  # type: ignore[index]
+        origin = target.alias[2]
         if origin is not None:
             raise failure(RuntimeError, f"{name}: {_refusal(origin, 'is being')}")
-        if base.needs_grad and base.grad_fn is None:
+        if _is_leaf_to_writes(base):
             raise failure(RuntimeError, f"{name}: {LEAF_VIEW} ({_described(target)})")
-    if target.needs_grad and target.grad_fn is None:
+    if _is_leaf_to_writes(target):
         what = LEAF_VIEW if name == "__setitem__" else LEAF
         raise failure(
             RuntimeError, f"{name}: {what} ({_described(target)}); use no_grad(), or the out-of-place form"
         )
+
+
+def _is_leaf_to_writes(tensor: Tensor) -> bool:
+    """Whether derivatives may be asked for by `tensor` as it is, so that no write may be recorded."""
+    if not tensor.needs_grad:
+        return False
+    node = tensor.grad_fn
+    return node is None or node.argument
 
 
 def _described(tensor: Tensor) -> str:
@@ -201,13 +214,15 @@ def ask_before_write(version: list[Any], reader: Any) -> None:
     if len(version) < 3:
         version.append([])
     readers = version[2]
-    if len(readers) >= _MANY:
+    if len(readers) >= MANY:
         readers[:] = [r for r in readers if r() is not None]
     readers.append(weakref.ref(reader))
 
 
 def tell_readers(tensor: Tensor) -> None:
     """Let those who asked take copies before `tensor` is written; they need not be told again."""
+    if putting_off:
+        tell_others(tensor.array)
     version: Any = tensor.version
     if len(version) > 2:
         readers = version[2]
@@ -239,7 +254,7 @@ def count_writes(tensors: Sequence[Tensor], spot: Any) -> None:
     """`tell_readers` and `count_write` for the memory of each: all of a step's parameters, say."""
     for tensor in tensors:
         version: Any = tensor.version
-        if tensor.alias is not None or type(version) is not list or len(version) > 2:
+        if putting_off or tensor.alias is not None or type(version) is not list or len(version) > 2:
             tell_readers(tensor)
             count_write(tensor, spot)
         else:
@@ -263,9 +278,10 @@ def wrote(target: Tensor) -> None:
     version[0] = number
     version[1] = (number, user_spot(4))  # of whoever wrote: a method, and what it calls
     base = base_of(target)
-    if type(base.alias) is list and base.needs_grad:
-        for view in views_of(base):
-            if type(view.alias[2]) is tuple:  # type: ignore[index]
+    known = base.alias
+    if type(known) is Views and known.refusing and base.needs_grad:
+        for view in known.take_refusing():
+            if base_of(view) is base:
                 refuse(view)
 
 
@@ -275,7 +291,7 @@ def follow(target: Tensor, result: Tensor, name: str) -> None:
         result.grad_fn.keep_written(result.output_index, result, target)
     base = base_of(target)
     if base is not target:
-        moved(base, target.alias[1], result, name)  # type: ignore[index]
+        moved(base, target.alias[1], result, name)
         return
     if overwrites(result, name):
         moved(target, (), result, name)
@@ -291,132 +307,38 @@ def moved(base: Tensor, steps: Steps, value: Tensor, name: str) -> None:
     refresh(base)
 
 
-def settle(tensor: Tensor, node: Node, index: int) -> None:
-    """Make `tensor` the output `index` of `node`; a gradient that it retains is asked for there."""
-    old = tensor.grad_fn
-    if old is not None and old.extra is not None:
-        reference = old.extra.retained.get(tensor.output_index)
-        if reference is not None and reference() is tensor:
-            del old.extra.retained[tensor.output_index]
-            node.extras().retained[index] = reference
-    tensor.needs_grad, tensor.grad_fn, tensor.output_index = True, node, index
-
-
 def views_of(base: Tensor) -> list[Tensor]:
     """The living views of `base`."""
-    found = [r() for r in base.alias[1:]] if type(base.alias) is list else []
-    return [v for v in found if v is not None and base_of(v) is base]
+    found = base.alias.living() if type(base.alias) is Views else []
+    return [v for v in found if base_of(v) is base]
 
 
 def seen_by_others(tensor: Tensor) -> bool:
     """Whether there are views of `tensor`, which may be a view itself."""
     base = base_of(tensor)
-    steps: Steps = () if base is tensor else tensor.alias[1]  # type: ignore[index]
-    return any(v is not tensor and v.alias[1][: len(steps)] == steps for v in views_of(base))  # type: ignore[index]
+    steps: Steps = () if base is tensor else tensor.alias[1]
+    return any(v is not tensor and v.alias[1][: len(steps)] == steps for v in views_of(base))
 
 
 def refresh(base: Tensor) -> None:
-    """Give every view of `base` a node that leads to where `base` is on the graph now."""
-    if not base.needs_grad:
+    """Tell the views of `base` that it is elsewhere on the graph now."""
+    known = base.alias
+    if not base.needs_grad or type(known) is not Views:
         return
-    for view in views_of(base):
-        _, steps, origin = view.alias  # type: ignore[misc]
-        if origin is not None:
-            refuse(view)
+    lagging, fresh = known.moved(base)
+    for view in fresh:
+        if base_of(view) is not base:
             continue
-        made = base
-        for op, params in steps:
-            # Only where it lies is asked, also of what has no values yet.
-            viewed = wrap(op.evaluate((wrap(plain(made.array)),), params))
-            record(op, (made,), params, (viewed,))
-            made = viewed
-        if made.grad_fn is not None:
-            settle(view, made.grad_fn, made.output_index)
+        if view.alias[2] is not None:
+            refuse(view)
+        else:
+            lagging.tell(view)
 
 
 def refuse(view: Tensor) -> None:
     """Let `view` raise when it is used on the graph."""
-    refusal = Refusal(_refusal(view.alias[2], "its base or another view of its base has been"))  # type: ignore[index]
+    refusal = Refusal(_refusal(view.alias[2], "its base or another view of its base has been"))
     view.needs_grad, view.grad_fn, view.output_index = True, refusal, 0
-
-
-class Refusal(Node):
-    """The node of a tensor whose gradient cannot be followed any more: using it is an error."""
-
-    __slots__ = ("refused",)
-    edges = ()
-
-    def __init__(self, refused: str) -> None:
-        self.begin()
-        self.refused = refused
-        self.inputs, self.outputs = (), ()
-
-    def name(self) -> str:
-        """Not PyTorch's: there the error comes when the node is asked for."""
-        return "Refusal"
-
-
-class CopySlices(Node):
-    """A write of `value` into the part of `base` where view ops lead; into all of it if there are none.
-
-    What was there before gets no gradient, the rest of the base all of it.
-    """
-
-    __slots__ = ("_name", "_steps")
-
-    def __init__(self, base: Tensor, steps: Steps, value: Tensor, name: str) -> None:
-        self.begin()
-        self._steps = steps
-        plain = "".join(part.capitalize() for part in name.strip("_").split("_"))
-        self._name = "CopySlices" if steps else f"{plain}Backward0"
-        self.types = self.output_types = [(base.array.shape, base.array.dtype)]
-        self.types = [*self.types, (value.array.shape, value.array.dtype)]
-        self.edges = [(i, *edge_of(t)) for i, t in enumerate((base, value)) if t.needs_grad]
-        self.versions = []
-        self.inputs = ()
-
-    def name(self) -> str:
-        return self._name
-
-    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
-        (g,) = gradients
-        assert g is not None
-        return [self._inside(g) if i else self._outside(g) for i, _, _ in edges or self.edges]
-
-    def _inside(self, g: Tensor) -> Tensor:
-        """The part of `g` that was written."""
-        for op, params in self._steps:
-            g = bind(op, (g,), params)
-        return families.fit(g, *self.types[1])
-
-    def _outside(self, g: Tensor) -> Tensor:
-        """`g` with zeros where it was written."""
-        if not self._steps:
-            return constant(0, g.array.shape, g.array.dtype)
-        if state.grad_enabled or state.interpreter is not None:
-            mask = np.zeros(g.array.shape, bool)
-            self._fill(mask, True)
-            where = wrap(mask)
-            if state.interpreter is not None:
-                state.interpreter.constant(where)
-            return ops.where(where, 0, g)
-        result = np.array(g.array, order="C")
-        self._fill(result, 0)
-        return wrap(result)
-
-    def _fill(self, array: np.ndarray, value: Any) -> None:
-        """Write `value` into the part of a row-major `array`."""
-        part = self._part(array)
-        if part.flags.writeable and np.may_share_memory(part, array):
-            part[...] = value
-        else:
-            # The base lay so that these ops gave a view; on this array they copy. Go by positions.
-            array.reshape(-1)[self._part(np.arange(array.size).reshape(array.shape))] = value
-
-    def _part(self, array: np.ndarray) -> np.ndarray:
-        for op, params in self._steps:
-            array = op.evaluate((wrap(array),), params)
-        return array
 
 
 keep_graph(record, taken)

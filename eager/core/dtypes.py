@@ -39,6 +39,11 @@ class DType:
         return self.name
 
     @property
+    def scalar(self) -> str:
+        """PyTorch's word for it in errors, and in the names of its old types: Float, Long, ..."""
+        return _SCALARS[self.name]
+
+    @property
     def is_floating_point(self) -> bool:
         return self.category == 2
 
@@ -53,6 +58,10 @@ class DType:
     @property
     def itemsize(self) -> int:
         return self.numpy.itemsize
+
+    def limits(self) -> Any:
+        """What `finfo` says of it."""
+        return np.finfo(self.numpy)
 
 
 class _BFloat16(DType):
@@ -72,16 +81,17 @@ class _BFloat16(DType):
         return self._loaded
 
     def _load(self) -> None:
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise failure(
-                ImportError, "bfloat16 needs the ml_dtypes library: pip install fusegrad[bfloat16]"
-            ) from None
+        import ml_dtypes
+
         self._loaded = np.dtype(ml_dtypes.bfloat16)
         FROM_NUMPY[self._loaded] = self
         for prepare in BEFORE_BFLOAT16:
             prepare()
+
+    def limits(self) -> Any:
+        import ml_dtypes
+
+        return ml_dtypes.finfo(self.numpy)
 
     @property
     def is_loaded(self) -> bool:
@@ -112,6 +122,11 @@ bfloat16 = _BFloat16()
 complex64 = DType("complex64", "c64")
 complex128 = DType("complex128", "c128")
 
+_SCALARS = {"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
+_SCALARS |= {"float16": "Half", "float32": "Float", "float64": "Double", "bfloat16": "BFloat16"}
+_SCALARS |= {"complex64": "ComplexFloat", "complex128": "ComplexDouble", "bool": "Bool"}
+_SCALARS |= {f"uint{bits}": f"UInt{bits}" for bits in (16, 32, 64)}
+
 ALL = (
     *(bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128),
     *(uint16, uint32, uint64),
@@ -120,6 +135,8 @@ FROM_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL}
 FROM_SHORT: dict[str, DType] = {d.short: d for d in (*ALL, bfloat16)}
 # What Python numbers are; a compiler adds what stands for some.
 PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, complex: complex64}
+# Real numbers, each with how it becomes a float, or what stands for one; a tracer adds what stands for some.
+FLOATS: dict[type, Callable[[Any], Any]] = {float: lambda number: number, int: float}
 
 # What a float becomes as an integer, in eager and in kernels: it is cut to a whole number of this dtype, the
 # smallest one where it is NaN or does not fit; what is narrower keeps the low bits. It is what C's casts give
@@ -186,7 +203,8 @@ def number_dtype(value: Any) -> DType:
     kind = type(plain_number(value))
     if kind not in PYTHON_TYPES:
         raise TypeError(f"expected a Tensor or a number, got {kind.__name__}")
-    dtype = _default if kind is float else PYTHON_TYPES[kind]
+    dtype = PYTHON_TYPES[kind]
+    dtype = _default if dtype is float32 else dtype
     return complex128 if dtype is complex64 and _default is float64 else dtype
 
 
@@ -232,8 +250,8 @@ def held(value: Any, dtype: np.dtype) -> Any:
 
     Raises OverflowError for an integer that no dtype has, RuntimeError for what this one cannot hold.
     """
-    kind = type(value)
-    if (kind is float or kind is int) and dtype.char in "fd" and -_FITS < value < _FITS:
+    kind = value.__class__  # of what stands for a number, that number's
+    if kind in FLOATS and dtype.char in "fd" and -_FITS < value < _FITS:
         return value
     if kind is int and not -(2**63) <= value < 2**64:
         raise failure(OverflowError, f"int too big to convert: {value}")
@@ -242,17 +260,27 @@ def held(value: Any, dtype: np.dtype) -> Any:
     return value
 
 
+def stands_for_float(value: Any) -> bool:
+    """Whether a value is what a tracer has in place of a float."""
+    return isinstance(value, float) and type(value) is not float and type(value) in FLOATS
+
+
+def as_float(value: Any) -> Any:
+    """A real number as a float, or as what stands for one."""
+    return FLOATS.get(type(value), float)(value)
+
+
 def as_kind(value: Any, dtype: np.dtype) -> Any:
     """A Python number that NumPy and the kernels take next to `dtype` without changing it.
 
     Raises RuntimeError for one that `dtype` cannot hold.
     """
-    if dtype.char in "fd" and type(value) in (float, int) and -_FITS < value < _FITS:
-        return float(value)
+    if dtype.char in "fd" and type(value) in FLOATS and -_FITS < value < _FITS:
+        return as_float(value)
     if value is None or (held(value, dtype) is value and dtype.kind == "c"):
         return value
     if dtype.kind in "fV":
-        return float(value)
+        return as_float(value)
     if dtype.kind == "b":
         return bool(value)
     return int(value) % 2 ** (8 * dtype.itemsize) if dtype.kind == "u" else int(value)
@@ -265,6 +293,8 @@ def converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         real = array.real if array.dtype.kind == "c" and dtype.kind == "V" else array
         single = real.astype(np.float32)
         return single.astype(dtype) if dtype.kind == "V" else converted(single, dtype)
+    if array.dtype.kind == "c" and dtype.kind not in "cb":
+        array = array.real  # without NumPy's warning
     if dtype.kind not in "iu" or array.dtype.kind not in "fc":
         return array.astype(dtype)
     wide = CUT_IN[FROM_NUMPY[dtype]].numpy
@@ -372,12 +402,12 @@ class finfo:
         kind = _default if type is None else as_dtype(type)
         if kind.category < 2:
             raise TypeError(f"finfo() takes a floating-point dtype, got {kind!r}; iinfo() is for integers")
-        limits = _bfloat16_limits(kind.numpy) if kind is bfloat16 else np.finfo(kind.numpy)
+        limits = kind.limits()
         self.bits: int = limits.bits
         self.dtype: str = limits.dtype.name
         self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
         self.tiny = self.smallest_normal = float(limits.smallest_normal)
-        self.resolution = float(f"1e-{limits.precision}")
+        self.resolution = float(f"1e-{int(limits.nmant * math.log10(2))}")
 
     def __repr__(self) -> str:
         return (
@@ -387,12 +417,6 @@ class finfo:
 
 
 _limits = functools.cache(finfo)  # to be looked at, and not to be given away
-
-
-def _bfloat16_limits(dtype: np.dtype) -> Any:
-    import ml_dtypes
-
-    return ml_dtypes.finfo(dtype)
 
 
 class iinfo:

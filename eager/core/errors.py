@@ -106,6 +106,10 @@ def located(message: str) -> str:
     return f"{message}\n  at {filename}:{line}" + (f": {text}" if text else "")
 
 
+class NoValues(RuntimeError):
+    """Values were asked for of what stands for a batch of them."""
+
+
 def failure(kind: type[Exception], message: str) -> Exception:
     """An exception for the user: the public function that was called, `message`, the user's line.
 
@@ -119,14 +123,14 @@ def failure(kind: type[Exception], message: str) -> Exception:
     return error
 
 
-def warn(text: str) -> None:
+def warn(text: Any, category: type[Warning] = UserWarning) -> None:
     """Warn the user, at the line that called the engine."""
     frame: FrameType | None = _frame(1)
     level = 2
     while frame is not None and is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
         level += 1
-    warnings.warn(text, UserWarning, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 def type_name(value: Any) -> str:

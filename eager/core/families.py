@@ -396,8 +396,8 @@ class Contraction(Op):
         x, y = types
         if x.dtype != y.dtype:
             raise RuntimeError(
-                f"expected both operands to have the same dtype, but got {x.dtype.name} and {y.dtype.name}; "
-                "convert one with .to(dtype)"
+                "expected both operands (m1 and m2, both vectors) to have the same dtype, but got: "
+                f"{x.dtype.name} != {y.dtype.name}; convert one with .to(dtype)"
             )
         return TensorType(self.shape(x.shape, y.shape, **params), x.dtype)
 

@@ -8,11 +8,13 @@ dimensions follow one another, from the outermost to the innermost; None where t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.sizes import OpenArray
 
 Shape = tuple[int, ...]
@@ -189,7 +191,7 @@ strided, sparse_coo = layout("strided"), layout("sparse_coo")
 
 
 class memory_format:
-    """An order of elements in memory that programs ask for: a hint, since ours lie row by row."""
+    """An order of elements in memory that programs ask for."""
 
     __slots__ = ("name",)
 
@@ -206,3 +208,27 @@ class memory_format:
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
 LAST = {channels_last: 4, channels_last_3d: 5}  # with so many dimensions
+
+
+def channels_innermost(shape: Shape, operands: Sequence[Any] = (), params: Any = None) -> tuple[int, ...]:
+    """Channels (dimension 1) innermost, however the operands lie."""
+    return (0, *range(2, len(shape)), 1)
+
+
+def asked_for(form: memory_format | None, shape: Shape) -> Order:
+    """The order that a format asks for. Raises RuntimeError where the shape has another rank."""
+    if form not in LAST:
+        return None
+    if len(shape) != LAST[form]:
+        raise failure(RuntimeError, f"required rank {LAST[form]} tensor to use {form.name} format")
+    return channels_innermost(shape)
+
+
+def interleave(strides: Iterable[int], between: int, size: int = 1) -> bool:
+    """Whether two views never meet because one lies in the gaps of the other, as parts of complex numbers do.
+
+    strides: of both, along dimensions of more than one element. between: how far one begins behind the other.
+    size: of an element.
+    """
+    step = math.gcd(*strides)
+    return size <= between % step <= step - size if step else abs(between) >= size

@@ -18,9 +18,11 @@ from fusegrad.eager.core.errors import located
 from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.stand_in import StandIn
+from fusegrad.eager.core.places.meta import MetaArray
+from fusegrad.eager.core.shared import Untracked
+from fusegrad.eager.core.stand_in import StandIn, give_values, putting_off
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, Untracked, mark_inference
+from fusegrad.eager.core.tensor import Tensor, mark_inference
 
 Params = dict[str, Any]
 NO_PARAMS: Params = {}
@@ -38,17 +40,20 @@ class TensorType(NamedTuple):
         return len(self.shape)
 
 
+_OUTPUTS = ("out", "out1", "out2")
+
+
 class Rule:
     """A gradient rule for one argument of an op.
 
     The function's parameter names say what it needs, and so what backward keeps: `g` is the
     gradient of the output (a list, for an op with several); an argument's name, that input (kept
-    alive); `out`, the output, `out1`, the second output (kept alive); `NAME_type`, only that
+    alive); `out`, the output, `out1` and `out2`, those after it (kept alive); `NAME_type`, only that
     input's `TensorType`; anything else, a parameter. The one rule of a variadic op may also ask
     for `index`, which input it is about, all `types`, and all `inputs` and `outputs` (kept alive).
     """
 
-    __slots__ = ("function", "is_of_inputs", "needs_output", "saves", "saves_all", "sources")
+    __slots__ = ("function", "is_of_inputs", "needs_output", "outputs", "saves", "saves_all", "sources")
 
     def __init__(self, arguments: Sequence[str], variadic: bool, function: Callable[..., Any]) -> None:
         self.function = function
@@ -57,8 +62,8 @@ class Rule:
         for name in code.co_varnames[1 : code.co_argcount]:
             if name in arguments:
                 self.sources.append(("input", arguments.index(name)))
-            elif name in ("out", "out1"):
-                self.sources.append(("output", 1 if name == "out1" else 0))
+            elif name in _OUTPUTS:
+                self.sources.append(("output", _OUTPUTS.index(name)))
             elif name.endswith("_type") and name[:-5] in arguments:
                 self.sources.append(("type", arguments.index(name[:-5])))
             elif variadic and name in ("index", "types", "inputs", "outputs"):
@@ -70,10 +75,15 @@ class Rule:
         self.is_of_inputs = len(self.saves) == len(self.sources)
         self.saves_all = ("inputs", None) in self.sources
         self.needs_output = any(kind in ("output", "outputs") for kind, _ in self.sources)
+        self.outputs = tuple(where for kind, where in self.sources if kind == "output")
 
     def saved(self, number: int) -> Sequence[int]:
         """Which of so many inputs backward keeps."""
         return range(number) if self.saves_all else self.saves
+
+    def saved_outputs(self, number: int) -> Sequence[int]:
+        """Which of so many outputs backward keeps."""
+        return range(number) if ("outputs", None) in self.sources else self.outputs
 
 
 def _is_bfloat16(operand: Any) -> bool:
@@ -176,12 +186,18 @@ class Op:
     view = False  # whether the result shares memory with the first input
     part = False  # whether that is some or all of its elements, each once
     large = LARGE  # from so many elements of the first operand, or of a gradient, on kernels are asked
+    # Whether expression, or composition, and gradients ask nothing about numbers among its parameters but
+    # whether one is 1, and do the same then; or the op that has them as operands behind its own.
+    numbers_vary: bool | Op = False
+    special: tuple[float, ...] = ()  # the numbers for which that one does something else
     fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
     # For each output the inputs that its gradient goes to, of an op where that is not all of them.
     leads: Callable[[Params], Sequence[Collection[int]]] | None = None
     # Does natively what `evaluate` does with an array that the op gave, once that is worth it; gives None
     # where it cannot.
     finish: Callable[[Any, tuple[Any, ...], Params, bool], Any] | None = None
+    # Of which argument a tensor, not a number, makes PyTorch's node that of its second overload.
+    second_if_tensor: str = ""
     # Gives the results by the ops that it stands for, each on the graph, of an op that stands for others.
     written_out: Callable[[Sequence[Any], Params], tuple[Any, ...]] | None = None
 
@@ -207,7 +223,10 @@ class Op:
         self.saves = any(r is not None and (r.saves or r.saves_all) for r in self.rules or ())
         # Whether there is one input, and nothing is kept for its gradient: so it is for most views.
         self.keeps_nothing = len(self.rules or ()) == 1 and not self.variadic and _keeps_nothing(self.rules)
-        self._grad_name = grad_name or "".join(p.capitalize() for p in name.split("_")) + "Backward0"
+        # `title` has a capital behind each digit, too, as PyTorch's names have.
+        self._grad_name = grad_name or name.title().replace("_", "") + "Backward0"
+        if grad_name is None and vjp and all(r is None or hasattr(r, "is_unknown") for r in vjp.values()):
+            self._grad_name = "NotImplemented"
         REGISTRY[name] = self
         if dtypes.bfloat16.is_loaded:
             _take_bfloat16(self)
@@ -223,8 +242,10 @@ class Op:
         return self._grad_name if isinstance(self._grad_name, str) else self._grad_name(params)
 
     def node_name(self, params: Params, types: Sequence[Any]) -> str:
-        """`grad_name`, for ops whose node PyTorch also names by the inputs' ranks."""
-        return self.grad_name(params)
+        """`grad_name`, where PyTorch names nodes also by the inputs' ranks, or by which are tensors."""
+        name = self.grad_name(params)
+        second = self.second_if_tensor and types[self.arguments.index(self.second_if_tensor)] is not None
+        return f"{name[:-1]}1" if second else name
 
     def rule(self, index: int) -> Rule | None:
         """The gradient rule of input `index` (all inputs of a variadic op share one)."""
@@ -314,14 +335,29 @@ record: Callable[[Op, tuple[Any, ...], Params, tuple[Tensor, ...]], None]
 taken: Callable[[Tensor, Tensor, Op, Params, bool], None]
 
 
+# What answers ops of tensors without values (`meta_ops.py`), in a row of one; None for other ops.
+on_meta: Callable[[Op, tuple[Any, ...], Params], tuple[Any] | None]
+
+
 def keep_graph(recorder: Any, noter: Any) -> None:
     """Have every op that runs on tensors that need gradients recorded by `recorder`, and views by `noter`."""
     global record, taken
     record, taken = recorder, noter
 
 
+def answer_meta(answer: Any) -> None:
+    """Have ops asked about by `answer` wherever there may be tensors without values."""
+    global on_meta
+    on_meta = answer
+
+
 def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
     """Run `op` on tensors and Python numbers `args`: the one road for eager, recorder and compiler."""
+    if putting_off:
+        give_values(args)
+        made = on_meta(op, args, params)
+        if made is not None:
+            return made[0]
     interpreter = state.interpreter
     if interpreter is not None:
         return interpreter.bind(op, args, params)
@@ -407,10 +443,11 @@ EXPLAINED = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, Zer
 def wrap(array: Any) -> Tensor:
     """A tensor around `array` (no copy); NumPy scalars become 0-d arrays."""
     tensor = _make(Tensor)  # `Tensor` itself is a constructor for users
-    tensor.array = array if type(array) is _ndarray or type(array) is StandIn else np.asarray(array)
+    plain = type(array) is _ndarray or isinstance(array, WITHOUT_VALUES)
+    tensor.array = array if plain else np.asarray(array)
     tensor.needs_grad = False
     tensor.gradient = None
-    tensor.grad_fn = None
+    tensor.maker = None
     tensor.output_index = 0
     tensor.version = [0, 0]
     tensor.alias = None
@@ -418,6 +455,7 @@ def wrap(array: Any) -> Tensor:
 
 
 _ndarray = np.ndarray
+WITHOUT_VALUES = (StandIn, MetaArray)
 _make = object.__new__
 
 

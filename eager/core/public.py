@@ -42,6 +42,12 @@ def locate(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
             value.__qualname__ = name
 
 
+def called(kind: type, module: str) -> None:
+    """Have a class of ours say that it is that of another module, as those in PyTorch's place do."""
+    _HOMES.setdefault(id(kind), (kind, kind.__module__))
+    kind.__module__ = module
+
+
 def _find_hints_at(kind: type, module: str) -> None:
     """Have `typing.get_type_hints` look up the annotations of a class where it is defined.
 

@@ -68,7 +68,9 @@ def _is_named_tuple(kind: type) -> bool:
 
 
 def _is_dataclass(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+    # One that is a dict or the like, too, is more than its fields.
+    others = (type, dict, list, tuple, set, frozenset)
+    return dataclasses.is_dataclass(value) and not isinstance(value, others)
 
 
 def contents(value: Any) -> list[Any]:

@@ -51,8 +51,46 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     True
     >>> fg.use_deterministic_algorithms(False)
     """
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            place = " (position 1)" if name == "mode" else ""
+            raise TypeError(
+                f"_set_deterministic_algorithms(): argument '{name}'{place} must be bool, not "
+                f"{type(value).__name__}"
+            )
     tell("sets deterministic algorithms")
-    setting.wanted, setting.warn_only = bool(mode), bool(mode and warn_only)
+    setting.wanted, setting.warn_only = mode, warn_only
+
+
+_MODES = ("default", "warn", "error")
+
+
+@publish
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """`use_deterministic_algorithms` by a number, or a name: 0 "default", 1 "warn", 2 "error".
+
+    Source: `torch.set_deterministic_debug_mode`.
+    """
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _MODES:
+            raise RuntimeError(
+                "invalid value of debug_mode, expected one of `default`, `warn`, `error`, "
+                f"but got {debug_mode}"
+            )
+        debug_mode = _MODES.index(debug_mode)
+    if debug_mode not in range(len(_MODES)):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+@publish
+def get_deterministic_debug_mode() -> int:
+    """What `set_deterministic_debug_mode` would take. Source: `torch.get_deterministic_debug_mode`."""
+    if not are_deterministic_algorithms_enabled():
+        return 0
+    return 1 if is_deterministic_algorithms_warn_only_enabled() else 2
 
 
 @publish

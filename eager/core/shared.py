@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import state
+
 # By the id of the array that owns the memory: weak references to who has it, besides tensors.
 _held: dict[int, dict[int, weakref.ref[np.ndarray]]] = {}
 
@@ -247,3 +250,25 @@ def tell_replaced(tensor: Any, array: Any) -> None:
 def is_exposed(array: np.ndarray) -> bool:
     """Whether NumPy code may hold the memory of `array`."""
     return bool(_held) and id(owner(array)) in _held
+
+
+class Untracked(list[Any]):
+    """The version counter of tensors made in `inference_mode`: nobody may keep them for backward."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise failure(
+            RuntimeError,
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
+            "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
+            "normal tensor and use it in autograd, or use `no_grad()` instead of `inference_mode()`.",
+        )
+
+    def count_write(self) -> int:
+        """Allow a write inside `inference_mode`."""
+        if not state.inference:
+            raise failure(
+                RuntimeError,
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
+                "clone to get a normal tensor before doing inplace update.",
+            )
+        return 0

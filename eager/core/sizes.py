@@ -1,16 +1,19 @@
 """Sizes that are not numbers yet: how shape rules treat what stands for any size.
 
 A compiler may run the rules once for many shapes, on objects that stand for a size, do integer
-arithmetic and compare (`compiler/base/symbolic_sizes.py`). Whatever needs a number, as NumPy does, fixes
+arithmetic and compare (`tracer/ir/symbolic_sizes.py`). Whatever needs a number, as NumPy does, fixes
 them.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+Ints = int | Sequence[int]  # one dimension, size or stride, or several
 
 
 class Symbol:
@@ -24,7 +27,9 @@ class Symbol:
 
 
 def size_of(value: Any) -> Any:
-    """`value` as a size: an int, or a symbol as it is. Raises TypeError for what is no integer."""
+    """`value` as a size: an int, or a symbol as it is. Raises TypeError for a bool and what is no integer."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"expected an int, not the bool {value}")
     return value if isinstance(value, Symbol) else operator.index(value)
 
 
@@ -120,3 +125,31 @@ class OpenArray:
     def itemsize(self) -> int:
         """Bytes of an element."""
         return self.dtype.itemsize
+
+
+class Size(tuple[int, ...]):
+    """A shape; a tuple that prints as PyTorch prints it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"torch.Size([{', '.join(map(str, self))}])"
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return int(np.prod(self, dtype=np.int64))
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return Size(found) if type(key) is slice else found
+
+    def __mul__(self, count: Any) -> Size:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other: tuple[int, ...]) -> Size:
+        return Size(other + tuple(self))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 
@@ -17,9 +16,18 @@ class Interpreter:
     What it is told besides goes by, or is an effect, unless a subclass knows better.
     """
 
+    # Takes exchanges with other ranks for ops (see `eager/ranks/exchange_op.py`); None: they are effects.
+    with_ranks: Any = None
+
     def bind(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Give the result of `op`; see `eager.op.bind`."""
         raise NotImplementedError
+
+    def calls(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+        """A jitted function is called: what the call gives, in a row of one; None where its body is a part of
+        what the interpreter is in charge of.
+        """
+        return None
 
     def reach(self, tensor: Any) -> None:
         """Somebody is about to read the values of `tensor`, or memory that they depend on."""
@@ -39,7 +47,7 @@ class Interpreter:
         self.effect("replaces a tensor's data")
 
     def requires_grad_changes(self, tensor: Any) -> None:
-        """Whether `tensor` requires gradients is about to be the other way round."""
+        """`tensor` is about to require gradients or not, or to be taken off the graph."""
         self.effect("changes requires_grad")
 
     # Python code of the user's that the engine calls.
@@ -60,6 +68,18 @@ class Interpreter:
     def calls_hook(self, hook: Callable[..., Any]) -> Callable[..., Any] | None:
         """A backward is about to call a hook: what to call in its place, or None."""
 
+    def evaluating(self, plain: Interpreter) -> Interpreter:
+        """What evaluates ops at once and is else what this one is; without this one that would be `plain`."""
+        return plain
+
+    def checkpoints(self, args: Any, preserves: bool) -> Any:
+        """A function of `args` begins that backward will run again. preserves: drawing the same numbers.
+
+        What is `first` and `again` around its runs, as long as what it is a part of `is_going_on`, and raises
+        what is said to be `enough` after the op that is at work; or None, where ops are evaluated at once.
+        """
+        self.effect("runs a checkpointed function, which backward runs again")
+
     def constant(self, tensor: Any) -> None:
         """`tensor` was made from Python data, not by an op."""
 
@@ -72,6 +92,21 @@ class Interpreter:
         that is (`SELECT_AT`), and not by the number that it holds now.
         """
         return False
+
+    def decides_size(self, what: str, tensor: Any, asked: Any, count: Callable[[], Any]) -> int | None:
+        """The size of a result that the values of `tensor` decide, as `count` gives it by ops; None where the
+        op is to find it for itself, now. what: what is asked for, in words; asked: the same for the program.
+        """
+        self.effect(f"asks for {what}, a result whose shape depends on the values")
+        return None
+
+    # Numbers. follows_numbers: whether it knows what stands for them, and binds it.
+
+    follows_numbers = False
+
+    def in_rules(self, inputs: Any, params: Any) -> tuple[Any, Any]:
+        """What a gradient rule gets for what a node kept, of which numbers may be others at a replay."""
+        return inputs, params
 
     # Writes.
 
@@ -110,6 +145,20 @@ class Interpreter:
     def enter_transform(self) -> None:
         """A functional transform begins: its function runs next, on tensors of its own."""
 
+    def leaf(self, tensor: Any) -> Any:
+        """A tensor with the values of `tensor` for a transform; None: any that is off the graph will do."""
+
+    def beneath_batch(self) -> Interpreter | None:
+        """A function of a batch is about to run: who interprets the ops on what stands behind its tensors."""
+        return self
+
+    def made_like(self, made: Any, input: Any) -> Any:
+        """What stands for `made`, which has the shape of `input` and may be written like that."""
+        return made
+
+    def applies(self, kind: Any, args: tuple[Any, ...]) -> Any:
+        """A custom Function is about to be called: in a tuple what it gives, if `forward` is not to run."""
+
     def sees_gradient(self, tensor: Any) -> None:
         """What a tensor's `.grad` is, or whether there is any, is about to be used."""
 
@@ -136,7 +185,10 @@ class _State(threading.local):
 
     inference: inside `inference_mode`. saved_hooks: the innermost (pack, unpack) pair of
     `saved_tensors_hooks`, with what was there before it, or None. walk: the innermost backward at work.
-    autocast: the dtype in which `autocast` has products computed, or None.
+    autocast: the dtype in which `autocast` has products computed, or None. devices: the default devices of
+    `with` blocks, the innermost last. making: the device on which tensors are made now, if that is asked for.
+    asks: whether functions ask arguments of users' classes for their `__torch_function__`. function_modes:
+    what is asked before them, the innermost last.
     """
 
     grad_enabled: bool = True
@@ -145,9 +197,18 @@ class _State(threading.local):
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], Any] | None = None
     walk: Any = None
     autocast: Any = None
+    devices: tuple[Any, ...] = ()
+    making: Any = None
+    asks: bool = True
+    function_modes: tuple[Any, ...] = ()
 
 
 state = _State()
+
+
+# Called with every new node while there are any: anomaly mode, saved-tensor hooks. Each looks for itself
+# whether it is on in this thread. While there are any, no compiled code answers.
+watchers: list[Callable[[Any], None]] = []
 
 
 def tell(effect: str) -> None:
@@ -167,20 +228,32 @@ def modes() -> tuple[Any, ...]:
     return tuple(getattr(state, name) for name in _MODES)
 
 
-@contextlib.contextmanager
-def in_modes(given: tuple[Any, ...]) -> Iterator[None]:
+class in_state:
+    """Inside, this thread's state has the given values: `with in_state(grad_enabled=False):`.
+
+    No generator: one that the exception of a signal handler has left half way through ends when it is
+    collected, and would put back then what was there before, whoever is in charge by that time.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+
+    def __enter__(self) -> None:
+        self._before = {name: getattr(state, name) for name in self._values}
+        self._set(self._values)
+
+    def __exit__(self, *exception: object) -> None:
+        self._set(self._before)
+
+    @staticmethod
+    def _set(values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(state, name, value)
+
+
+def in_modes(given: tuple[Any, ...]) -> in_state:
     """Inside, this thread has the modes of another one, as `modes` has told them."""
-    before = modes()
-    _set_modes(given)
-    try:
-        yield
-    finally:
-        _set_modes(before)
-
-
-def _set_modes(given: tuple[Any, ...]) -> None:
-    for name, value in zip(_MODES, given, strict=True):
-        setattr(state, name, value)
+    return in_state(**dict(zip(_MODES, given, strict=True)))
 
 
 def testable(tensor: Any, passed: Callable[[], Any], within: tuple[int, ...] = ()) -> bool:
@@ -191,13 +264,15 @@ def testable(tensor: Any, passed: Callable[[], Any], within: tuple[int, ...] = (
     less than another one, these; maybe a third one that is let pass, too. Then they may be known to be fit.
     """
     interpreter = state.interpreter
-    return interpreter is None or interpreter.check(tensor, passed, within)
+    if interpreter is None:
+        return not tensor.is_meta
+    return interpreter.check(tensor, passed, within)
 
 
 class _Mode:
     """A context manager that is a decorator too: of functions, and of generators at each resumption."""
 
-    def _again(self) -> _Mode:
+    def clone(self) -> _Mode:
         """A fresh one of the same setting, for a call of a decorated function."""
         return type(self)()
 
@@ -208,7 +283,7 @@ class _Mode:
         raise NotImplementedError
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        again = self._again
+        again = self.clone
         if inspect.isclass(function):
             warnings.warn(
                 "Decorating classes is deprecated and will be disabled in future versions. You should only "
@@ -314,7 +389,7 @@ class set_grad_enabled(_Mode):
         self._previous = state.grad_enabled
         state.grad_enabled = _recorded(self.mode)
 
-    def _again(self) -> set_grad_enabled:
+    def clone(self) -> set_grad_enabled:
         return set_grad_enabled(self.mode)
 
     def __enter__(self) -> None:
@@ -352,7 +427,7 @@ class inference_mode(_Mode):
         self.mode = mode
         self._previous: list[tuple[bool, bool]] = []
 
-    def _again(self) -> inference_mode:
+    def clone(self) -> inference_mode:
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:

@@ -14,10 +14,14 @@ import numpy as np
 
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.memory_order import LAST, contiguous_format, memory_format, strided
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import one_of
+from fusegrad.eager.core.places.device import CPU, META, device, on_cpu
+from fusegrad.eager.core.places.meta import MetaArray, leave as leave_meta
+from fusegrad.eager.core.shared import Untracked
+from fusegrad.eager.core.sizes import Size, one_of
+from fusegrad.eager.core.stand_in import give_values, putting_off
 from fusegrad.eager.core.state import state
 
 if TYPE_CHECKING:
@@ -26,93 +30,13 @@ else:
     Methods = object
 
 
-class Size(tuple[int, ...]):
-    """A shape; a tuple that prints as PyTorch prints it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"torch.Size([{', '.join(map(str, self))}])"
-
-    def numel(self) -> int:
-        """The number of elements of a tensor of this shape."""
-        return int(np.prod(self, dtype=np.int64))
-
-
-# The kinds of devices that PyTorch knows, which a program may name; tensors are on the first alone.
-DEVICES = (
-    "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia".split()
-)
-
-
-class device:
-    """Where a tensor lives: always the CPU. Others can be named and compared with, and hold no tensors.
-
-    type: "cpu", or another device, perhaps with its number. Raises RuntimeError for names that are no
-    device's and for a number alone, since there is no accelerator; TypeError for what is no name.
-
-    >>> device("cuda:1"), device("cpu") == device("meta")
-    (device(type='cuda', index=1), False)
-    """
-
-    __slots__ = ("index", "type")
-
-    def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
-        if isinstance(type, (bool, float, complex, bytes, list, tuple, dict)) or type is None:
-            kind = type.__class__.__name__
-            raise failure(TypeError, f"device(): a device is a name or a number, not {kind}")
-        self.type, _, number = str(type).partition(":")
-        if self.type.removeprefix("-").isdigit():
-            raise failure(RuntimeError, f"device {type!r}: fusegrad has no other device than the CPU")
-        if self.type not in DEVICES or (number and (index is not None or not number.isdigit())):
-            known = f"Expected one of {', '.join(DEVICES)} device type"
-            raise failure(RuntimeError, f"{known} at start of device string: {type}")
-        # All that is on the CPU is in one place.
-        self.index = None if self.type == "cpu" else int(number) if number else index
-
-    def __repr__(self) -> str:
-        number = "" if self.index is None else f", index={self.index}"
-        return f"device(type={self.type!r}{number})"
-
-    def __str__(self) -> str:
-        return self.type if self.index is None else f"{self.type}:{self.index}"
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, device):
-            return (self.type, self.index) == (other.type, other.index)
-        return self.type == "cpu" and other == "cpu"
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return device, (self.type, self.index)
-
-    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        """As pickles of version 0.1.0 have it: the CPU."""
-        self.type, self.index = state[1]["type"], None
-
-
-_CPU = device()
-
-
-def on_cpu(value: Any) -> None:
-    """Refuse what was given as a `device` and is not there; None is the CPU, too."""
-    if value is None or value is _CPU:
-        return
-    type = value.type if isinstance(value, device) else str(value).partition(":")[0]
-    if type != "cpu":
-        device(value)  # what is no device at all has words of its own
-        raise failure(RuntimeError, f"device {str(value)!r}: fusegrad has no other device than the CPU")
-
-
 class Tensor(Methods):
     """A multi-dimensional array that remembers how it was made.
 
     array: the NumPy array with the values (shared with NumPy, not copied).
     needs_grad: the slot behind `requires_grad`.
     gradient: the slot behind `grad`: the accumulated gradient of a leaf, or None.
-    grad_fn, output_index: the autograd node that made it, and which of its outputs it is.
+    maker, output_index: the node that made it, or what `grad_fn` makes one of, and which of its outputs.
     version: `[writes, last]`, shared by all views of a memory: how often it was written in place, and
     where the last write was, with its number (see `views.wrote`).
     alias: what a view is a view of, and what views a tensor has (see `views`).
@@ -125,8 +49,8 @@ class Tensor(Methods):
         "__weakref__",
         "alias",
         "array",
-        "grad_fn",
         "gradient",
+        "maker",
         "needs_grad",
         "output_index",
         "version",
@@ -136,13 +60,13 @@ class Tensor(Methods):
     needs_grad: bool
     gradient: Tensor | None
     grad: Tensor | None  # see `autograd/accumulation.py`
-    grad_fn: Any
+    grad_fn: Any  # see `autograd/writes/lagging.py`
+    maker: Any
     output_index: int
     version: list[Any]
-    alias: tuple[Any, ...] | list[Any] | None
+    alias: Any
 
-    # NumPy must let Tensor's reflected operators answer.
-    __array_priority__ = 1000
+    __array_priority__ = 1000  # NumPy must let Tensor's reflected operators answer
 
     __hash__ = object.__hash__
 
@@ -213,6 +137,40 @@ class Tensor(Methods):
             strides = tuple(s // array.itemsize for s in array.strides)
         return strides if dim is None else strides[dim]
 
+    def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+        """The dimensions as they lie in memory, the outermost first. Source: `torch.Tensor.dim_order`.
+
+        ambiguity_check: raise RuntimeError where strides do not tell; or, of memory formats, where the tensor
+        has not just one of these.
+
+        >>> import fusegrad as fg
+        >>> fg.empty(2, 3, 4).transpose(0, 1).dim_order()
+        (1, 0, 2)
+        """
+        strides = self.stride()
+        order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+        if ambiguity_check is True and (len({*strides}) < len(strides) or 1 in self.array.shape):
+            raise failure(
+                RuntimeError, "The tensor does not have unique dim order, or cannot map to exact one."
+            )
+        if not isinstance(ambiguity_check, bool):
+            if not isinstance(ambiguity_check, (list, tuple)) or not all(
+                isinstance(x, memory_format) for x in ambiguity_check
+            ):
+                raise failure(
+                    TypeError, "The ambiguity_check argument must be a bool or a list of memory formats."
+                )
+            fitting = [x for x in ambiguity_check if self.is_contiguous(memory_format=x)]
+            if len(fitting) != 1:
+                raise failure(
+                    RuntimeError,
+                    "The tensor does not have unique dim order, or cannot map to exact one of the given "
+                    "memory formats.",
+                )
+            last = fitting[0] is not contiguous_format
+            return (0, *range(2, len(strides)), 1) if last else tuple(range(len(strides)))
+        return order
+
     def is_contiguous(self, memory_format: memory_format = contiguous_format) -> bool:
         """Whether the elements lie in row-major order, or with their channels last, without gaps."""
         array = self.array
@@ -230,10 +188,18 @@ class Tensor(Methods):
 
     @property
     def device(self) -> device:
-        return _CPU
+        return META if self.is_meta else CPU
 
-    is_cpu = True
-    is_cuda = is_meta = is_mps = is_xpu = False
+    @property
+    def is_meta(self) -> bool:
+        """Whether it has no values, but a shape and a dtype."""
+        return type(self.array) is MetaArray
+
+    @property
+    def is_cpu(self) -> bool:
+        return type(self.array) is not MetaArray
+
+    is_cuda = is_mps = is_xpu = False
 
     layout = strided
     is_mkldnn = is_nested = is_quantized = is_sparse = is_sparse_csr = False
@@ -291,7 +257,7 @@ class Tensor(Methods):
         if requires_grad and self.array.dtype.kind not in "fcV":
             raise failure(
                 RuntimeError,
-                "only Tensors of floating point and complex dtype can require gradients, "
+                "Only Tensors of floating point and complex dtype can require gradients, "
                 f"this one is {self.array.dtype.name}",
             )
         if requires_grad and self.is_inference() and not state.inference:
@@ -329,6 +295,8 @@ class Tensor(Methods):
     @property
     def data(self) -> Tensor:
         """The same memory off the graph; writes through it are not noticed by autograd."""
+        if state.interpreter is not None:
+            state.interpreter.reach(self)  # with its values it gets what counts its writes
         tensor = ops.detach(self)
         tensor.version = shared.another(self.version)
         return tensor
@@ -336,13 +304,18 @@ class Tensor(Methods):
     @data.setter
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
-            raise failure(TypeError, f"Variable data has to be a tensor, but got {value.__class__.__name__}")
+            kind = type_name(value)
+            if getattr(value, "is_sparse", False):
+                raise failure(RuntimeError, f"the tensor, and a {kind}, have incompatible tensor type")
+            raise failure(TypeError, f"Variable data has to be a tensor, but got {kind}")
         if self.needs_grad and value.array.dtype.kind not in "fcV":
             raise failure(
                 RuntimeError,
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "
                 f"{value.array.dtype.name}",
             )
+        if putting_off:
+            give_values((self, value))
         if shared.is_same(self.array, value.array):
             return  # `x.data -= y` has written there already
         if state.interpreter is not None:
@@ -357,7 +330,9 @@ class Tensor(Methods):
     # Its memory.
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """The address of the first element; 0 of a meta tensor."""
+        if self.is_meta:
+            return 0
         return self._leave(
             "data_ptr", lambda: self._lent().__array_interface__["data"][0] if self.array.size else 0
         )
@@ -366,6 +341,10 @@ class Tensor(Methods):
 
     def _leave(self, door: str, read: Callable[[], Any]) -> Any:
         """What `read` gives; an interpreter is told before and after."""
+        if putting_off:
+            give_values((self,))
+            if type(self.array) is MetaArray:
+                return leave_meta(door, read)
         interpreter = state.interpreter
         if interpreter is None:
             return read()
@@ -378,18 +357,27 @@ class Tensor(Methods):
         """The memory for NumPy code, which may write there, or make other tensors of it."""
         return shared.lend(self.array, self.version)
 
-    def _scalar(self) -> Any:
+    def _scalar(self, kind: type[Exception] = ValueError) -> Any:
         if self.array.size != 1:
-            raise failure(
-                RuntimeError,
-                f"the tensor has {self.array.size} elements "
-                f"(shape {list(self.array.shape)}), only one can become a Python number",
+            wrong = (
+                f"a Tensor with {self.array.size} elements cannot be converted to Scalar: only one element"
             )
+            raise failure(kind, f"{wrong} tensors can be converted to Python scalars")
         return self.array.item()
+
+    def _real_scalar(self) -> Any:
+        value = self._scalar()
+        if type(value) is not complex:
+            return value
+        if value.imag:
+            raise failure(
+                RuntimeError, f"value cannot be converted to a real number without overflow: {value}"
+            )
+        return value.real
 
     def item(self) -> Any:
         """The one element as a Python number."""
-        return self._leave("item", self._scalar)
+        return self._leave("item", lambda: self._scalar(RuntimeError))
 
     def __bool__(self) -> bool:
         if self.array.size != 1:
@@ -402,10 +390,10 @@ class Tensor(Methods):
         return self._leave("bool", lambda: bool(self.array.item()))
 
     def __int__(self) -> int:
-        return self._leave("int", lambda: int(self._scalar()))
+        return self._leave("int", lambda: int(self._real_scalar()))
 
     def __float__(self) -> float:
-        return self._leave("float", lambda: float(self._scalar()))
+        return self._leave("float", lambda: float(self._real_scalar()))
 
     def __complex__(self) -> complex:
         return self._leave("complex", lambda: complex(self._scalar()))
@@ -428,10 +416,8 @@ class Tensor(Methods):
         if self.array.dtype.kind == "V":
             raise failure(TypeError, "Got unsupported ScalarType BFloat16; convert with .float()")
         if self.needs_grad and state.grad_enabled and not force:
-            raise failure(
-                RuntimeError,
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
-            )
+            wrong = "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            raise failure(RuntimeError, wrong)
         return self._leave("numpy", self._lent)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -458,34 +444,18 @@ class Tensor(Methods):
         raise failure(TypeError, "Tensor does not support deleting items")
 
     def __contains__(self, value: Any) -> bool:
+        if not isinstance(value, (Tensor, bool, int, float, complex, np.generic)):
+            wrong = f"only supports Tensor or scalar, but you passed in a {type(value)}."
+            raise failure(RuntimeError, f"Tensor.__contains__ {wrong}")
         return bool((self == value).any())
 
+    def __reversed__(self) -> Any:
+        return ops.flip(self, (0,)) if self.array.ndim else self
+
     def __format__(self, spec: str) -> str:
-        if self.array.ndim == 0 and type(self) is Tensor:
+        if self.array.ndim == 0 and type(self) is Tensor and not self.is_meta:
             return self._leave("format", lambda: format(self.array.item(), spec))
         return object.__format__(self, spec)
-
-
-class Untracked(list[Any]):
-    """The version counter of tensors made in `inference_mode`: nobody may keep them for backward."""
-
-    def __getitem__(self, index: Any) -> Any:
-        raise failure(
-            RuntimeError,
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
-            "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
-            "normal tensor and use it in autograd, or use `no_grad()` instead of `inference_mode()`.",
-        )
-
-    def count_write(self) -> int:
-        """Allow a write inside `inference_mode`."""
-        if not state.inference:
-            raise failure(
-                RuntimeError,
-                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
-                "clone to get a normal tensor before doing inplace update.",
-            )
-        return 0
 
 
 def mark_inference(tensors: Sequence[Tensor]) -> None:

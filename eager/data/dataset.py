@@ -8,11 +8,10 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.random.generator import Generator, default_generator
@@ -268,9 +267,7 @@ def _lengths_of_fractions(total: int, fractions: Sequence[float]) -> list[int]:
         lengths[i % len(lengths)] += 1
     for i, length in enumerate(lengths):
         if length == 0:
-            warnings.warn(
-                f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=3
-            )
+            warn(f"Length of split at index {i} is 0. This might result in an empty dataset.")
     return lengths
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sized
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.data.sampler import Sampler
+from fusegrad.eager.distributed.world import get_rank, get_world_size
 from fusegrad.eager.random.generator import Generator
 from fusegrad.eager.random.random import randperm
 
@@ -15,7 +16,8 @@ from fusegrad.eager.random.random import randperm
 class DistributedSampler(Sampler[int]):
     """The part of a dataset's indices that is one of several processes': every `num_replicas`-th from `rank`.
 
-    Both have to be said: there is no process group to ask. The order depends on seed and epoch alone;
+    What is not said, the process group is asked for; without one that is a ValueError. The order depends on
+    seed and epoch alone;
     drop_last leaves out what does not go round, rather than repeating indices.
     Source: `torch.utils.data.DistributedSampler`.
 
@@ -33,10 +35,8 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if num_replicas is None or rank is None:
-            raise failure(
-                RuntimeError, "Requires distributed package to be available; give num_replicas and rank"
-            )
+        num_replicas = get_world_size() if num_replicas is None else num_replicas
+        rank = get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise failure(
                 ValueError, f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"

@@ -6,16 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.eager.data.dataset import IterableDataset
+
+class DatasetKind:
+    """Whether samples are looked up by keys, or come one after the other. Source:
+    `torch.utils.data.dataloader._DatasetKind`.
+    """
+
+    Map = 0
+    Iterable = 1
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What batches are made of, as a loader says it.
 
-    batched: whether the sampler gives lists of keys, and collate is given a list of samples.
+    kind: of `DatasetKind`. batched: whether the sampler gives lists of keys, and collate is given a list of
+    samples.
     """
 
+    kind: int
     dataset: Any
     batched: bool
     collate: Callable[[Any], Any]
@@ -23,7 +32,7 @@ class Recipe:
 
     def fetcher(self) -> Callable[[Any], Any]:
         """A function from what the sampler gave to a batch; StopIteration where an iterable dataset ends."""
-        if isinstance(self.dataset, IterableDataset):
+        if self.kind == DatasetKind.Iterable:
             return StreamFetcher(self)
         return self._fetch
 

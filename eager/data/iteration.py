@@ -14,17 +14,19 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.state import tell
 from fusegrad.eager.data import channel
 from fusegrad.eager.data.crew import Crew
-from fusegrad.eager.data.fetching import Recipe
+from fusegrad.eager.data.fetching import DatasetKind, Recipe
 from fusegrad.eager.data.sampler import drawn_seed
 from fusegrad.eager.data.worker import Caught, Epoch, Job, Order
 from fusegrad.eager.random.generator import Generator
 
 
 class Loader(Protocol):
-    """What iterators ask of a `DataLoader`."""
+    """What iterators ask of a `DataLoader`, or of what a library has in its place."""
 
     dataset: Any
-    _is_iterable: bool
+    _dataset_kind: int
+    collate_fn: Any
+    drop_last: bool
     num_workers: int
     prefetch_factor: int | None
     timeout: float
@@ -33,19 +35,22 @@ class Loader(Protocol):
     in_order: bool
     pin_memory: bool
     persistent_workers: bool
-    _length_said: int | None
+    _IterableDataset_len_called: int | None
 
+    @property
+    def _auto_collation(self) -> bool: ...
     @property
     def multiprocessing_context(self) -> BaseContext | None: ...
     @property
     def _index_sampler(self) -> Any: ...
-    def _recipe(self) -> Recipe: ...
 
 
 class LoaderIterator(Iterator[Any]):
     """What the two have in common: keys from the sampler, and the count of batches.
 
     None has a reference to its loader, which may have one to it: both go when nobody needs them any more.
+    Libraries derive their own from these, under the names that attributes have in
+    `torch.utils.data.dataloader._BaseDataLoaderIter`.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -55,38 +60,48 @@ class LoaderIterator(Iterator[Any]):
                 "then device pinned memory won't be used.",
                 stacklevel=4,
             )
-        self.recipe, self.sampler = loader._recipe(), loader._index_sampler
-        self.workers, self.is_iterable = loader.num_workers, loader._is_iterable
+        self.recipe = Recipe(
+            loader._dataset_kind, loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
+        )
+        self._index_sampler, self._num_workers = loader._index_sampler, loader.num_workers
         self._begin(loader)
-        self.base_seed = drawn_seed(loader.generator)
+        self._base_seed = drawn_seed(loader.generator)
 
     def _begin(self, loader: Loader) -> None:
         tell("iterates over a data loader")
-        self.keys = iter(self.sampler)
-        self.given = 0
-        self.length_said = loader._length_said
+        self._sampler_iter = iter(self._index_sampler)
+        self._num_yielded = 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
 
-    def reset(self, loader: Loader) -> None:
+    def _reset(self, loader: Loader) -> None:
         """Begin a further iteration."""
         raise NotImplementedError
 
-    def _take(self) -> Any:
+    def _next_index(self) -> Any:
+        return next(self._sampler_iter)
+
+    def _next_data(self) -> Any:
         raise NotImplementedError
 
     def __next__(self) -> Any:
         tell("takes a batch from a data loader")
-        batch = self._take()
-        self.given += 1
-        if self.is_iterable and self.length_said is not None and self.given > self.length_said:
+        batch = self._next_data()
+        self._num_yielded += 1
+        if (
+            self.recipe.kind == DatasetKind.Iterable
+            and self._IterableDataset_len_called is not None
+            and self._num_yielded > self._IterableDataset_len_called
+        ):
             self._warn_of_length()
         return batch
 
     def _warn_of_length(self) -> None:
         message = (
-            f"Length of IterableDataset {self.recipe.dataset} was reported to be {self.length_said}"
-            f"(when accessing len(dataloader)), but {self.given} samples have been fetched. "
+            f"Length of IterableDataset {self.recipe.dataset} was reported to be "
+            f"{self._IterableDataset_len_called}(when accessing len(dataloader)), but {self._num_yielded} "
+            "samples have been fetched. "
         )
-        if self.workers > 0:
+        if self._num_workers > 0:
             message += (
                 "For multiprocessing data-loading, this could be caused by not properly configuring the "
                 "IterableDataset replica at each worker. Please see "
@@ -95,7 +110,7 @@ class LoaderIterator(Iterator[Any]):
         warnings.warn(message, stacklevel=3)
 
     def __len__(self) -> int:
-        return len(self.sampler)
+        return len(self._index_sampler)
 
     def __getstate__(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
@@ -108,10 +123,10 @@ class SingleIterator(LoaderIterator):
         super().__init__(loader)
         if loader.timeout != 0:
             raise failure(AssertionError, "timeout needs num_workers > 0")
-        self.fetch = self.recipe.fetcher()
+        self._dataset_fetcher = self.recipe.fetcher()
 
-    def _take(self) -> Any:
-        return self.fetch(next(self.keys))
+    def _next_data(self) -> Any:
+        return self._dataset_fetcher(self._next_index())
 
 
 class WorkersIterator(LoaderIterator):
@@ -125,14 +140,14 @@ class WorkersIterator(LoaderIterator):
         super().__init__(loader)
         if not loader.prefetch_factor:
             raise failure(AssertionError, "prefetch_factor must be greater than 0 where there are workers")
-        self.ahead, self.timeout = loader.prefetch_factor, loader.timeout
-        self.in_order, self.once = loader.in_order, not loader.persistent_workers
+        self._prefetch_factor, self._timeout = loader.prefetch_factor, loader.timeout
+        self._in_order, self.once = loader.in_order, not loader.persistent_workers
         self.epoch, start = 0, loader.worker_init_fn
         self.crew = Crew(
             loader.multiprocessing_context or multiprocessing.get_context(),
             [
-                Job(self.recipe, i, self.workers, self.base_seed, start, self.once)
-                for i in range(self.workers)
+                Job(self.recipe, i, self._num_workers, self._base_seed, start, self.once)
+                for i in range(self._num_workers)
             ],
         )
         self._begin_orders()
@@ -146,15 +161,15 @@ class WorkersIterator(LoaderIterator):
         self._open: dict[int, int] = {}
         self._early: dict[int, list[memoryview]] = {}
         self._places = itertools.count()
-        self._active = [True] * self.workers
-        self._turns = itertools.cycle(range(self.workers))
-        for _ in range(self.ahead * self.workers):
+        self._active = [True] * self._num_workers
+        self._turns = itertools.cycle(range(self._num_workers))
+        for _ in range(self._prefetch_factor * self._num_workers):
             self._order()
 
-    def reset(self, loader: Loader) -> None:
+    def _reset(self, loader: Loader) -> None:
         self._begin(loader)
         self.epoch += 1
-        for worker in range(self.workers):
+        for worker in range(self._num_workers):
             self.crew.tell(worker, Epoch(self.epoch))
         self._begin_orders()
 
@@ -164,7 +179,7 @@ class WorkersIterator(LoaderIterator):
         if worker is None:
             return
         try:
-            keys = next(self.keys)
+            keys = self._next_index()
         except StopIteration:
             return
         place = next(self._places)
@@ -173,14 +188,14 @@ class WorkersIterator(LoaderIterator):
 
     def _next_worker(self) -> int | None:
         """Whose turn it is; where batches need no order, the next one who has less to do than its share."""
-        share = self.ahead * self.workers // max(1, sum(self._active))
+        share = self._prefetch_factor * self._num_workers // max(1, sum(self._active))
         busy = Counter(self._open.values())
-        for worker in itertools.islice(self._turns, self.workers):
-            if self._active[worker] and (self.in_order or busy[worker] < share):
+        for worker in itertools.islice(self._turns, self._num_workers):
+            if self._active[worker] and (self._in_order or busy[worker] < share):
                 return worker
         return None
 
-    def _take(self) -> Any:
+    def _next_data(self) -> Any:
         while self._open:
             place, worker = next(iter(self._open.items()))
             if place in self._early:
@@ -188,9 +203,9 @@ class WorkersIterator(LoaderIterator):
             if not self._active[worker]:  # its stream ended before it came to this
                 del self._open[place]
                 continue
-            self.crew.check([worker] if self.in_order else self._open.values())
+            self.crew.check([worker] if self._in_order else self._open.values())
             came = self._listen()
-            if came is not None and not self.in_order:
+            if came is not None and not self._in_order:
                 return self._give(came)
         if self.once:
             self.crew.end()
@@ -198,7 +213,7 @@ class WorkersIterator(LoaderIterator):
 
     def _listen(self) -> int | None:
         """Put away what comes next; gives its place, or None where no batch came."""
-        message = self.crew.listen(self.timeout)
+        message = self.crew.listen(self._timeout)
         if message is None:
             return None
         head, parts = message

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.data.collate import default_collate, default_convert
 from fusegrad.eager.data.dataset import IterableDataset
-from fusegrad.eager.data.fetching import Recipe
+from fusegrad.eager.data.fetching import DatasetKind
 from fusegrad.eager.data.iteration import LoaderIterator, SingleIterator, WorkersIterator
 from fusegrad.eager.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from fusegrad.eager.random.generator import Generator
@@ -91,8 +90,9 @@ class DataLoader(Generic[Sample]):
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
-        self._is_iterable = isinstance(dataset, IterableDataset)
-        if self._is_iterable:
+        is_stream = isinstance(dataset, IterableDataset)
+        self._dataset_kind = DatasetKind.Iterable if is_stream else DatasetKind.Map
+        if is_stream:
             _check_iterable(shuffle, sampler, batch_sampler)
         _check_sampling(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if sampler is None:
@@ -109,12 +109,12 @@ class DataLoader(Generic[Sample]):
         self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
         self.persistent_workers = persistent_workers
         self._initialized = True
-        self._length_said: int | None = None
+        self._IterableDataset_len_called: int | None = None
         self._iterator: LoaderIterator | None = None
         self.check_worker_number_rationality()
 
     def _default_sampler(self, shuffle: bool | None, generator: Generator | None) -> Sampler[Any]:
-        if self._is_iterable:
+        if self._dataset_kind == DatasetKind.Iterable:
             return _Endless()
         return (
             RandomSampler(self.dataset, generator=generator) if shuffle else SequentialSampler(self.dataset)
@@ -167,26 +167,26 @@ class DataLoader(Generic[Sample]):
         """Whose elements are what a batch is fetched for."""
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def _recipe(self) -> Recipe:
-        """What batches are made of."""
-        return Recipe(self.dataset, self._auto_collation, self.collate_fn, self.drop_last)
-
-    def __iter__(self) -> Iterator[Any]:
+    def _get_iterator(self) -> LoaderIterator:
         if self.num_workers == 0:
             return SingleIterator(self)
         self.check_worker_number_rationality()
-        if not self.persistent_workers:
-            return WorkersIterator(self)
+        return WorkersIterator(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not (self.persistent_workers and self.num_workers):
+            return self._get_iterator()
         if self._iterator is None:
-            self._iterator = WorkersIterator(self)
+            self._iterator = self._get_iterator()
         else:
-            self._iterator.reset(self)
+            self.check_worker_number_rationality()
+            self._iterator._reset(self)
         return self._iterator
 
     def __len__(self) -> int:
-        if not self._is_iterable:
+        if self._dataset_kind == DatasetKind.Map:
             return len(self._index_sampler)
-        length = self._length_said = len(self.dataset)
+        length = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
@@ -209,11 +209,10 @@ class DataLoader(Generic[Sample]):
             )
         else:
             return
-        warnings.warn(
+        warn(
             f"This DataLoader will create {self.num_workers} worker processes in total. {suggestion} "
             "Please be aware that excessive worker creation might get DataLoader running slow or even "
-            "freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
-            stacklevel=3,
+            "freeze, lower the worker number to avoid potential slowness/freeze if necessary."
         )
 
 

@@ -6,33 +6,19 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.state import no_grad, state
+from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.devices.autocasting import begin, end
+from fusegrad.eager.devices.autocasting import Outside, begin, end, is_autocast_available
 from fusegrad.eager.optim.optimizer import Optimizer
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 _OTHERS = ("cuda", "mps", "xpu", "hpu", "xla", "ipu", "mtia")
-
-
-def is_autocast_available(device_type: str) -> bool:
-    """Whether `autocast` of a device does anything. Source: `torch.amp.is_autocast_available`."""
-    return device_type == "cpu"
-
-
-def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether ops on a device (by default, one that is not there) are inside of `autocast`.
-
-    Source: `torch.is_autocast_enabled`.
-    """
-    return device_type == "cpu" and state.autocast is not None
 
 
 class autocast:
@@ -40,8 +26,8 @@ class autocast:
 
     On the CPU matrix products, convolutions and linear layers get their operands as bfloat16 (or float16, if
     `dtype` says so), losses and linear algebra theirs as float32. Of a device that is not there it warns, and
-    does nothing. Jitted functions inside run op by op, and one that has it in it is not replayed. Source:
-    `torch.amp.autocast`.
+    does nothing. Jitted functions inside run op by op, and one that has it in it is replayed only where it is
+    switched off. Source: `torch.amp.autocast`.
 
     >>> import fusegrad as fg
     >>> with fg.autocast("cpu"):
@@ -63,13 +49,11 @@ class autocast:
         self.device = device_type
         self.fast_dtype = dtypes.bfloat16 if dtype is None and device_type == "cpu" else dtype
         self._wanted: Any = None
-        self._entered: list[tuple[Any, Any]] = []  # what was there before
+        self._entered: list[Outside] = []
         if enabled and device_type != "cpu":
-            warnings.warn(f"{device_type.upper()} is not available. Disabling autocast.", stacklevel=2)
+            warn(f"{device_type.upper()} is not available. Disabling autocast.")
         elif enabled and self.fast_dtype not in (dtypes.bfloat16, dtypes.float16):
-            warnings.warn(
-                "In CPU autocast, but the target dtype is not supported. Disabling autocast.", stacklevel=2
-            )
+            warn("In CPU autocast, but the target dtype is not supported. Disabling autocast.")
         elif enabled:
             self._wanted = self.fast_dtype
 
@@ -129,7 +113,7 @@ class GradScaler:
     ) -> None:
         if enabled and device != "cpu":
             text = f"torch.{device}.amp.GradScaler is enabled, but {device.upper()} is not available."
-            warnings.warn(f"{text}  Disabling.", stacklevel=2)
+            warn(f"{text}  Disabling.")
             enabled = False
         self._enabled, self._device = enabled, device
         if enabled and growth_factor <= 1.0:

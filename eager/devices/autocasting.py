@@ -49,6 +49,12 @@ class Casting(Interpreter):
         """The casts are on the graph: the ops of a backward get what they ask for."""
         return None if self.inner is None else self.inner.backward(roots, accumulates)
 
+    def evaluating(self, plain: Interpreter) -> Interpreter:
+        return Casting(plain if self.inner is None else self.inner.evaluating(plain), self.dtype)
+
+    def checkpoints(self, args: Any, preserves: bool) -> None:
+        """The second run casts, too, whoever is in charge then: it is nobody else's."""
+
 
 def _passing(name: str) -> Callable[..., Any]:
     """A method that asks who is in charge outside."""
@@ -67,9 +73,18 @@ for _name in vars(Interpreter):
         setattr(Casting, _name, _passing(_name))
 
 
-def begin(dtype: dtypes.DType | None) -> tuple[Any, Any]:
+class Outside:
+    """Who was in charge of ops before a block of `autocast`, and to what it cast."""
+
+    __slots__ = ("dtype", "interpreter")
+
+    def __init__(self) -> None:
+        self.interpreter, self.dtype = state.interpreter, state.autocast
+
+
+def begin(dtype: dtypes.DType | None) -> Outside:
     """Have ops cast to a dtype, or to none; gives what was there before, for `end`."""
-    before = state.interpreter, state.autocast
+    before = Outside()
     interpreter = state.interpreter
     if interpreter is not None and (dtype is not None or state.autocast is not None):
         interpreter.effect("casts the operands of ops (autocast)")
@@ -80,6 +95,22 @@ def begin(dtype: dtypes.DType | None) -> tuple[Any, Any]:
     return before
 
 
-def end(before: tuple[Any, Any]) -> None:
+def end(before: Outside) -> None:
     """Go back to what was there."""
-    state.interpreter, state.autocast = before
+    state.interpreter, state.autocast = before.interpreter, before.dtype
+
+
+# Questions. Jitted functions are recorded, and replayed, outside of `autocast` only.
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether `autocast` of a device does anything. Source: `torch.amp.is_autocast_available`."""
+    return device_type == "cpu"
+
+
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """Whether ops on a device (by default, one that is not there) are inside of `autocast`.
+
+    Source: `torch.is_autocast_enabled`.
+    """
+    return device_type == "cpu" and state.autocast is not None

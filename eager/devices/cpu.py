@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.tensor import on_cpu
 
 __all__ = ["current_device", "device_count", "is_available", "set_device", "synchronize"]
 

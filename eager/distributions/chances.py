@@ -62,23 +62,38 @@ class Chance(Distribution):
     @property
     def probs(self) -> Tensor:
         """The chance."""
-        return logits_to_probs(self._logits, True) if self._probs is None else self._probs  # type: ignore[arg-type]
+        return self._of_logits(self._logits) if self._probs is None else self._probs  # type: ignore[arg-type]
+
+    @probs.setter
+    def probs(self, value: Tensor) -> None:
+        self._probs, self._logits = value, None
+
+    def _of_logits(self, logits: Tensor) -> Tensor:
+        return logits_to_probs(logits, True)
 
     @property
     def logits(self) -> Tensor:
         """The logarithm of the odds."""
         return probs_to_logits(self._probs, True) if self._logits is None else self._logits  # type: ignore[arg-type]
 
+    @logits.setter
+    def logits(self, value: Tensor) -> None:
+        self._probs, self._logits = None, value
+
     @property
-    def _given(self) -> Tensor:
+    def _param(self) -> Tensor:
         given = self._logits if self._probs is None else self._probs
         assert given is not None
         return given
 
+    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
+        """A tensor of the parameter's type. Source: `torch.Tensor.new`."""
+        return self._param.new(*args, **kwargs)
+
     @property
     def param_shape(self) -> Size:
         """The shape of the parameter that was given."""
-        return self._given.shape
+        return self._param.shape
 
 
 class Classes(Distribution):
@@ -110,21 +125,33 @@ class Classes(Distribution):
         """The chances of the classes, which sum to 1."""
         return logits_to_probs(self._logits) if self._probs is None else self._probs  # type: ignore[arg-type]
 
+    @probs.setter
+    def probs(self, value: Tensor) -> None:
+        self._probs, self._logits = value, None
+
     @property
     def logits(self) -> Tensor:
         """The logarithms of the chances."""
         return probs_to_logits(self._probs) if self._logits is None else self._logits  # type: ignore[arg-type]
 
+    @logits.setter
+    def logits(self, value: Tensor) -> None:
+        self._probs, self._logits = None, value
+
     @property
-    def _given(self) -> Tensor:
+    def _param(self) -> Tensor:
         given = self._logits if self._probs is None else self._probs
         assert given is not None
         return given
 
+    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
+        """A tensor of the parameter's type. Source: `torch.Tensor.new`."""
+        return self._param.new(*args, **kwargs)
+
     @property
     def param_shape(self) -> Size:
         """The shape of the parameter that was given."""
-        return self._given.shape
+        return self._param.shape
 
 
 def along_first(values: Tensor, dims: int) -> Tensor:

@@ -48,7 +48,7 @@ class Categorical(Classes):
 
     @property
     def mean(self) -> Tensor:
-        return ops.full(self._extended_shape(), math.nan, dtype=self._given.dtype)
+        return ops.full(self._extended_shape(), math.nan, dtype=self._param.dtype)
 
     @property
     def mode(self) -> Tensor:
@@ -56,7 +56,7 @@ class Categorical(Classes):
 
     @property
     def variance(self) -> Tensor:
-        return ops.full(self._extended_shape(), math.nan, dtype=self._given.dtype)
+        return ops.full(self._extended_shape(), math.nan, dtype=self._param.dtype)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
@@ -73,7 +73,7 @@ class Categorical(Classes):
         return logits.gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        logits = self.logits.clamp(min=dtypes.finfo(self._given.dtype).min)
+        logits = self.logits.clamp(min=dtypes.finfo(self._param.dtype).min)
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -105,7 +105,7 @@ class OneHotCategorical(Classes):
         return Categorical(self._probs, self._logits, validate_args=False)
 
     def _indicator(self, index: Tensor) -> Tensor:
-        return F.one_hot(index, self._event_shape[0]).to(self._given.dtype)
+        return F.one_hot(index, self._event_shape[0]).to(self._param.dtype)
 
     @property
     def mean(self) -> Tensor:
@@ -132,7 +132,7 @@ class OneHotCategorical(Classes):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         size = self._event_shape[0]
-        values = ops.eye(size, dtype=self._given.dtype)
+        values = ops.eye(size, dtype=self._param.dtype)
         values = values.reshape((size, *[1] * len(self._batch_shape), size))
         return values.expand(sized((size,), self._batch_shape, (size,))) if expand else values
 
@@ -196,7 +196,7 @@ class Multinomial(Classes):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = self._categorical.sample(sized((self.total_count,), sample_shape))
-        return F.one_hot(drawn, self._event_shape[0]).sum(0).to(self._given.dtype)
+        return F.one_hot(drawn, self._event_shape[0]).sum(0).to(self._param.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

@@ -197,7 +197,7 @@ class TransformedDistribution(Distribution):
         stretch: Any = 0.0
         y = value
         for transform in reversed(self.transforms):
-            x = transform.inv(y)
+            x = transform._inv_call(y)  # as `inv` does, which keeps an object
             event_dim += transform.domain.event_dim - transform.codomain.event_dim
             one = transform.log_abs_det_jacobian(x, y)
             stretch = stretch + sum_rightmost(one, event_dim - transform.domain.event_dim)
@@ -216,7 +216,7 @@ class TransformedDistribution(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         for transform in reversed(self.transforms):
-            value = transform.inv(value)
+            value = transform._inv_call(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
         return self._turned(self.base_dist.cdf(value))

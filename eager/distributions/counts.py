@@ -35,7 +35,7 @@ class Bernoulli(Chance, ExponentialFamily):
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._keep(probs, logits)
-        super().__init__(self._given.shape, validate_args=validate_args)
+        super().__init__(self._param.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -63,7 +63,7 @@ class Bernoulli(Chance, ExponentialFamily):
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = along_first(whole_numbers(1, self._given), len(self._batch_shape))
+        values = along_first(whole_numbers(1, self._param), len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values
 
 
@@ -131,7 +131,7 @@ class Binomial(Chance):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         most = self._most("enumerate_support")
-        values = along_first(whole_numbers(most, self._given), len(self._batch_shape))
+        values = along_first(whole_numbers(most, self._param), len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values
 
 
@@ -148,7 +148,7 @@ class Geometric(Chance):
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._keep(probs, logits)
-        super().__init__(self._given.shape, validate_args=validate_args)
+        super().__init__(self._param.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
             value = self.probs
             wrong = value.detach()[~(value > 0)]

@@ -8,12 +8,11 @@ distribution follow from that.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import home, locate
 from fusegrad.eager.core.state import enable_grad, no_grad
@@ -134,14 +133,14 @@ class Distribution:
     has_enumerate_support: Any = False
     arg_constraints: Any = None
     support: Any = None
-    _default: ClassVar[list[bool]] = [__debug__]
+    _validate_args: bool = __debug__
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
         """Whether parameters and values are checked where nothing is said."""
         if value not in (True, False):
             raise failure(ValueError, f"expected True or False, got {value!r}")
-        Distribution._default[0] = value
+        Distribution._validate_args = value
 
     def __init__(
         self,
@@ -150,17 +149,17 @@ class Distribution:
         validate_args: bool | None = None,
     ) -> None:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
-        self._validate_args = Distribution._default[0] if validate_args is None else validate_args
+        if validate_args is not None:
+            self._validate_args = validate_args
         if self._validate_args:
             self._check_parameters()
         super().__init__()  # a class may be a distribution and a module
 
     def _check_parameters(self) -> None:
         if self.arg_constraints is None:
-            warnings.warn(
+            warn(
                 f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or "
-                "initialize the distribution with `validate_args=False` to turn off validation.",
-                stacklevel=3,
+                "initialize the distribution with `validate_args=False` to turn off validation."
             )
             return
         for name, constraint in self.arg_constraints.items():
@@ -262,7 +261,7 @@ class Distribution:
 
     def sample_n(self, n: int) -> Tensor:
         """`sample((n,))`, with a UserWarning that it is to be called so."""
-        warnings.warn("sample_n(n) will be deprecated. Use .sample((n,)) instead.", stacklevel=2)
+        warn("sample_n(n) will be deprecated. Use .sample((n,)) instead.")
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -311,10 +310,9 @@ class Distribution:
                 )
         support = self.support
         if support is None:
-            warnings.warn(
+            warn(
                 f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
-                "distribution with `validate_args=False` to turn off validation.",
-                stacklevel=3,
+                "distribution with `validate_args=False` to turn off validation."
             )
             return
         if not support.check(value).all():

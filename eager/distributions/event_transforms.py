@@ -177,7 +177,7 @@ class PositiveDefiniteTransform(_OfEvents):
         return lower @ lower.mT
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return LowerCholeskyTransform().inv(linalg.cholesky(y))
+        return LowerCholeskyTransform()._inv_call(linalg.cholesky(y))
 
 
 class CorrCholeskyTransform(_OfEvents):
@@ -284,7 +284,7 @@ class _OfParts(Transform):
         return self._join([t(p) for t, p in zip(self.transforms, self._split(x), strict=True)])
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self._join([t.inv(p) for t, p in zip(self.transforms, self._split(y), strict=True)])
+        return self._join([t._inv_call(p) for t, p in zip(self.transforms, self._split(y), strict=True)])
 
 
 class StackTransform(_OfParts):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 from fusegrad.eager import linalg
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.sizes import broadcast_shapes
@@ -57,7 +56,7 @@ class _OfCovariance(Distribution):
     """A distribution by a covariance, its inverse or its lower Cholesky factor: the form is kept as given."""
 
     _matrix: tuple[str, Tensor]
-    _lower: Tensor
+    _unbroadcasted_scale_tril: Tensor  # PyTorch's name, which classes of users' derive by
 
     def _one_form(self, covariance: Any, precision: Any, lower: Any) -> tuple[str, Tensor]:
         """Which form is given, and it. Raises ValueError for none, several, or no matrix."""
@@ -84,7 +83,7 @@ class _OfCovariance(Distribution):
 
     def _expand_forms(self, new: Any, batch_shape: Sequence[int]) -> Any:
         """Give an expanded distribution the matrix, and make it one."""
-        new._lower = self._lower
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
         new._matrix = (self._matrix[0], self._matrix[1].expand(sized(batch_shape, (-1, -1))))
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
@@ -96,21 +95,21 @@ class _OfCovariance(Distribution):
     @property
     def scale_tril(self) -> Tensor:
         """The lower Cholesky factor of the covariance."""
-        return self._wide(self._lower)
+        return self._wide(self._unbroadcasted_scale_tril)
 
     @property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
         if self._matrix[0] == "covariance_matrix":
             return self._matrix[1]
-        return self._wide(self._lower @ self._lower.mT)
+        return self._wide(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         if self._matrix[0] == "precision_matrix":
             return self._matrix[1]
-        return self._wide(ops.cholesky_inverse(self._lower))
+        return self._wide(ops.cholesky_inverse(self._unbroadcasted_scale_tril))
 
 
 class MultivariateNormal(_OfCovariance):
@@ -147,7 +146,7 @@ class MultivariateNormal(_OfCovariance):
         self._matrix = (name, matrix.expand(sized(batch_shape, (-1, -1))))
         self.loc = loc.expand(sized(batch_shape, (-1,)))
         super().__init__(batch_shape, loc.shape[-1:], validate_args)
-        self._lower = _lower_factor(name, matrix)
+        self._unbroadcasted_scale_tril = _lower_factor(name, matrix)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = self._get_checked_instance(MultivariateNormal, _instance)
@@ -164,20 +163,26 @@ class MultivariateNormal(_OfCovariance):
 
     @property
     def variance(self) -> Tensor:
-        return self._lower.square().sum(-1).expand(sized(self._batch_shape, self._event_shape))
+        return (
+            self._unbroadcasted_scale_tril.square()
+            .sum(-1)
+            .expand(sized(self._batch_shape, self._event_shape))
+        )
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         noise = normal(self._extended_shape(sample_shape), self.loc)
-        return self.loc + matrix_times(self._lower, noise)
+        return self.loc + matrix_times(self._unbroadcasted_scale_tril, noise)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        length = mahalanobis(self._lower, value - self.loc)
-        return -0.5 * (self._event_shape[0] * _LOG_TWO_PI + length) - half_log_det(self._lower)
+        length = mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
+        return -0.5 * (self._event_shape[0] * _LOG_TWO_PI + length) - half_log_det(
+            self._unbroadcasted_scale_tril
+        )
 
     def entropy(self) -> Tensor:
-        one = 0.5 * self._event_shape[0] * (1.0 + _LOG_TWO_PI) + half_log_det(self._lower)
+        one = 0.5 * self._event_shape[0] * (1.0 + _LOG_TWO_PI) + half_log_det(self._unbroadcasted_scale_tril)
         return one.expand(self._batch_shape)
 
 
@@ -215,6 +220,7 @@ class LowRankMultivariateNormal(Distribution):
             raise failure(ValueError, f"cov_factor must be a batch of matrices with shape {size} x m")
         if cov_diag.shape[-1:] != (size,):
             raise failure(ValueError, f"cov_diag must be a batch of vectors with shape {(size,)}")
+        self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
         batch_shape = broadcast_shapes(
             tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
         )
@@ -223,8 +229,12 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_diag = cov_diag.expand(sized(batch_shape, (size,)))
         super().__init__(batch_shape, (size,), validate_args)
 
+    def _expand_rest(self, new: Any, shape: Sequence[int]) -> None:
+        new._unbroadcasted_cov_factor = self._unbroadcasted_cov_factor
+        new._unbroadcasted_cov_diag = self._unbroadcasted_cov_diag
+
     @property
-    def _capacitance(self) -> Tensor:
+    def _capacitance_tril(self) -> Tensor:
         """The Cholesky factor of 1 + W.T D^-1 W, through which the covariance is inverted (Woodbury)."""
         factor = self.cov_factor
         inner = (factor / self.cov_diag.unsqueeze(-1)).mT @ factor
@@ -256,7 +266,7 @@ class LowRankMultivariateNormal(Distribution):
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         scaled = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
-        part = linalg.solve_triangular(self._capacitance, scaled, upper=False)
+        part = linalg.solve_triangular(self._capacitance_tril, scaled, upper=False)
         return self.cov_diag.reciprocal().diag_embed() - part.mT @ part
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -266,7 +276,7 @@ class LowRankMultivariateNormal(Distribution):
         return self.loc + matrix_times(self.cov_factor, inner) + self.cov_diag.sqrt() * outer
 
     def _half_log_det(self) -> Tensor:
-        return half_log_det(self._capacitance) + 0.5 * self.cov_diag.log().sum(-1)
+        return half_log_det(self._capacitance_tril) + 0.5 * self.cov_diag.log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -274,7 +284,7 @@ class LowRankMultivariateNormal(Distribution):
         away = value - self.loc
         scaled = away / self.cov_diag
         inner = matrix_times(self.cov_factor.mT, scaled)
-        length = (away * scaled).sum(-1) - mahalanobis(self._capacitance, inner)
+        length = (away * scaled).sum(-1) - mahalanobis(self._capacitance_tril, inner)
         return -0.5 * (self._event_shape[0] * _LOG_TWO_PI + length) - self._half_log_det()
 
     def entropy(self) -> Tensor:
@@ -311,15 +321,14 @@ class Wishart(_OfCovariance, ExponentialFamily):
         if (degrees <= size - 1).any():
             raise failure(ValueError, f"Value of df={df} expected to be greater than ndim - 1 = {size - 1}.")
         if (degrees < size).any():
-            warnings.warn(
+            warn(
                 "Low df values detected. Singular samples are highly likely to occur for "
-                "ndim - 1 < df < ndim.",
-                stacklevel=2,
+                "ndim - 1 < df < ndim."
             )
         self._matrix = (name, matrix.expand(sized(batch_shape, (-1, -1))))
         self.df = degrees.expand(batch_shape)
         super().__init__(batch_shape, matrix.shape[-2:], validate_args)
-        self._lower = _lower_factor(name, matrix)
+        self._unbroadcasted_scale_tril = _lower_factor(name, matrix)
 
     @property
     def arg_constraints(self) -> Any:
@@ -357,28 +366,34 @@ class Wishart(_OfCovariance, ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """By Bartlett's decomposition: a factor of chi-squared and normal numbers."""
         shape = self._extended_shape(sample_shape)
-        halves = 0.5 * (self.df.unsqueeze(-1) - ops.arange(shape[-1], dtype=self._lower.dtype))
+        halves = 0.5 * (
+            self.df.unsqueeze(-1) - ops.arange(shape[-1], dtype=self._unbroadcasted_scale_tril.dtype)
+        )
         length = (2 * gamma(halves.expand(shape[:-1]))).sqrt()
         least = dtypes.finfo(length.dtype).eps
-        factor = self._lower @ (normal(shape, self._lower).tril(-1) + length.clamp(min=least).diag_embed())
+        factor = self._unbroadcasted_scale_tril @ (
+            normal(shape, self._unbroadcasted_scale_tril).tril(-1) + length.clamp(min=least).diag_embed()
+        )
         return factor @ factor.mT
 
     def _log_norm(self) -> Tensor:
         size = self._event_shape[-1]
-        log_det = size * math.log(2) / 2 + half_log_det(self._lower)
+        log_det = size * math.log(2) / 2 + half_log_det(self._unbroadcasted_scale_tril)
         return self.df * log_det + ops.mvlgamma(self.df / 2, size)
 
     def _mean_log_det(self) -> Tensor:
         """The mean of the logarithm of a draw's determinant."""
         size = self._event_shape[-1]
         halves = (self.df.unsqueeze(-1) - ops.arange(size, dtype=self.df.dtype)) / 2
-        return halves.digamma().sum(-1) + size * math.log(2) + 2 * half_log_det(self._lower)
+        return (
+            halves.digamma().sum(-1) + size * math.log(2) + 2 * half_log_det(self._unbroadcasted_scale_tril)
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         more = (self.df - self._event_shape[-1] - 1) / 2
-        along = ops.cholesky_solve(value, self._lower).diagonal(dim1=-2, dim2=-1).sum(-1)
+        along = ops.cholesky_solve(value, self._unbroadcasted_scale_tril).diagonal(dim1=-2, dim2=-1).sum(-1)
         return more * linalg.slogdet(value)[1] - along / 2 - self._log_norm()
 
     def entropy(self) -> Tensor:

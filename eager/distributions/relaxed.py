@@ -38,7 +38,7 @@ class LogitRelaxedBernoulli(Chance):
     ) -> None:
         self.temperature = temperature
         self._keep(probs, logits)
-        super().__init__(self._given.shape, validate_args=validate_args)
+        super().__init__(self._param.shape, validate_args=validate_args)
 
     def _expand_rest(self, new: Any, shape: Size) -> None:
         super()._expand_rest(new, shape)

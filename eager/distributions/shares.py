@@ -12,7 +12,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.distributions import constraints
-from fusegrad.eager.distributions.chances import Chance, clamp_probs, logits_to_probs
+from fusegrad.eager.distributions.chances import Chance, clamp_probs
 from fusegrad.eager.distributions.distribution import ExponentialFamily, broadcast_all
 from fusegrad.eager.distributions.noise import log_gamma, uniform
 from fusegrad.eager.nn import functional as F
@@ -152,7 +152,7 @@ class ContinuousBernoulli(Chance, ExponentialFamily):
     ) -> None:
         self._keep(probs, logits)
         self._lims = lims
-        super().__init__(self._given.shape, validate_args=validate_args)
+        super().__init__(self._param.shape, validate_args=validate_args)
         if self._probs is not None:
             self._probs = clamp_probs(self._probs)
 
@@ -160,13 +160,9 @@ class ContinuousBernoulli(Chance, ExponentialFamily):
         super()._expand_rest(new, shape)
         new._lims = self._lims
 
-    @property
-    def probs(self) -> Tensor:
+    def _of_logits(self, logits: Tensor) -> Tensor:
         """The parameter, from 0 to 1; no chance of anything."""
-        if self._probs is not None:
-            return self._probs
-        assert self._logits is not None
-        return clamp_probs(logits_to_probs(self._logits, True))
+        return clamp_probs(super()._of_logits(logits))
 
     def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """In double precision, since differences are taken: whether the parameter is away from a half, there
@@ -180,13 +176,13 @@ class ContinuousBernoulli(Chance, ExponentialFamily):
         away, p, logit, x = self._parts()
         x = x.square()
         series = math.log(2.0) + (4 / 3 + 104 / 45 * x) * x
-        return ops.where(away, (logit / (2 * p - 1)).log(), series).to(self._given.dtype)
+        return ops.where(away, (logit / (2 * p - 1)).log(), series).to(self._param.dtype)
 
     @property
     def mean(self) -> Tensor:
         away, p, logit, x = self._parts()
         series = 0.5 + (1 / 3 + 16 / 45 * x.square()) * x
-        return ops.where(away, p / (2 * p - 1) - 1 / logit, series).to(self._given.dtype)
+        return ops.where(away, p / (2 * p - 1) - 1 / logit, series).to(self._param.dtype)
 
     @property
     def variance(self) -> Tensor:
@@ -194,10 +190,10 @@ class ContinuousBernoulli(Chance, ExponentialFamily):
         x = x.square()
         series = 1 / 12 - (1 / 15 - 128 / 945 * x) * x
         spread = p * (p - 1) / (1 - 2 * p).square() + logit.square().reciprocal()
-        return ops.where(away, spread, series).to(self._given.dtype)
+        return ops.where(away, spread, series).to(self._param.dtype)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.icdf(uniform(self._extended_shape(sample_shape))).to(self._given.dtype)
+        return self.icdf(uniform(self._extended_shape(sample_shape))).to(self._param.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -210,12 +206,12 @@ class ContinuousBernoulli(Chance, ExponentialFamily):
             self._validate_sample(value)
         away, p, logit, _ = self._parts()
         share = ops.where(away, (1 - p) * (logit * value).expm1() / (2 * p - 1), value)
-        return share.clamp(0, 1).to(self._given.dtype)
+        return share.clamp(0, 1).to(self._param.dtype)
 
     def icdf(self, value: Tensor) -> Tensor:
         away, p, logit, _ = self._parts()
         share = (value * (2 * p - 1) / (1 - p)).log1p() / logit
-        return ops.where(away, share, value).to(self._given.dtype)
+        return ops.where(away, share, value).to(self._param.dtype)
 
     def entropy(self) -> Tensor:
         p = self.probs

@@ -5,6 +5,7 @@ A transform maps its domain to its codomain, constraints both; `log_abs_det_jaco
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ class Transform:
             raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
         return self.domain.event_dim
 
-    @property
+    @functools.cached_property
     def inv(self) -> Transform:
         """The inverse transform."""
         return _InverseTransform(self)
@@ -147,6 +148,9 @@ class _InverseTransform(Transform):
     def __call__(self, x: Tensor) -> Tensor:
         return self._inv._inv_call(x)
 
+    def _inv_call(self, y: Tensor) -> Tensor:
+        return self._inv(y)
+
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -self._inv.log_abs_det_jacobian(y, x)
 
@@ -201,7 +205,7 @@ class ComposeTransform(Transform):
             sign = sign * part.sign
         return sign
 
-    @property
+    @functools.cached_property
     def inv(self) -> Transform:
         if self._inverse_of is not None:
             return self._inverse_of
@@ -226,7 +230,7 @@ class ComposeTransform(Transform):
 
     def _inv_call(self, y: Tensor) -> Tensor:
         for part in reversed(self.parts):
-            y = part._inv_call(y) if not isinstance(part, _InverseTransform) else part._inv(y)
+            y = part._inv_call(y)
         return y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -306,7 +310,7 @@ class IndependentTransform(Transform):
 
     def _inverse(self, y: Tensor) -> Tensor:
         self._check(y, self.codomain)
-        return self.base_transform.inv(y)
+        return self.base_transform._inv_call(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         one = self.base_transform.log_abs_det_jacobian(x, y)

@@ -12,7 +12,9 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.places.device import on_cpu
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.overrides.asking import of_class
 
 _CPU = (1, 0)  # DLPack's number for the CPU, and the device's
 
@@ -96,8 +98,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 def __copy__(self: Tensor) -> Tensor:
     """`copy.copy`: the same memory, as a leaf, with the same attributes."""
     reach(self)
-    tensor = share(self)
-    tensor.__class__ = type(self)
+    tensor = of_class(share(self), type(self))
     tensor.needs_grad = self.needs_grad
     tensor.__dict__.update(_attributes(self))
     return tensor
@@ -115,8 +116,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
             "moment; detach() first",
         )
-    tensor = wrap(self._leave("deepcopy", lambda: self.array.copy()))
-    tensor.__class__ = type(self)
+    tensor = of_class(wrap(self._leave("deepcopy", lambda: self.array.copy())), type(self))
     tensor.needs_grad = self.needs_grad
     memo[id(self)] = tensor
     tensor.gradient = copy.deepcopy(self.gradient, memo)
@@ -132,8 +132,7 @@ def __reduce__(self: Tensor) -> Any:
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray, needs_grad: bool) -> Tensor:
-    tensor = wrap(array)
-    tensor.__class__ = kind
+    tensor = of_class(wrap(array), kind)
     tensor.needs_grad = needs_grad
     return tensor
 

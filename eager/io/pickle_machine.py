@@ -28,6 +28,10 @@ class Maker:
         self.make = make
 
 
+# How objects of other types take what a pickle tells of them once they are made; they look at it themselves.
+BUILDERS: dict[type, Callable[[Any, Any], None]] = {}
+
+
 class Source:
     """Bytes from a file, as many as are there: asking for more is an error, and takes no memory."""
 
@@ -152,9 +156,14 @@ class _Machine:
         self.stack.append(made(maker, arguments))
 
     def build(self) -> None:
-        """Attributes: only dicts that remember their order have some, such as the versions of a module."""
+        """What is told of an object once it is made: of what `BUILDERS` has, and attributes: only
+        dicts that remember their order have some, such as the versions of a module.
+        """
         attributes = self.stack.pop()
         target = self.stack[-1]
+        if (builder := BUILDERS.get(type(target))) is not None:
+            builder(target, attributes)
+            return
         if type(target) is not OrderedDict or not plain_attributes(attributes, OrderedDict):
             raise Damaged(f"a {type(target).__name__} is given attributes")
         vars(target).update(attributes)

@@ -12,6 +12,7 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
 from fusegrad.eager.core.public import home
+from fusegrad.eager.core.stand_in import stands_for_batch
 from fusegrad.eager.core.state import tell
 from fusegrad.eager.core.tensor import Tensor
 
@@ -159,7 +160,10 @@ def tensor_text(tensor: Tensor) -> str:
     default = dtypes.default_float().numpy
     suffixes = []
     usual: tuple[np.dtype, ...] = (default,)
-    if array.size == 0:
+    if tensor.is_meta:
+        values, usual = "...", (default, np.dtype(bool)) if tensor.array.dtype.kind == "b" else (default,)
+        suffixes += ["device='meta'", f"size={tuple(array.shape)}"]
+    elif array.size == 0:
         values = "[]"
         if array.ndim != 1:
             suffixes.append(f"size={tuple(array.shape)}")
@@ -193,4 +197,7 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
 
 @attach
 def __repr__(self: Tensor) -> str:
-    return self._leave("repr", lambda: tensor_text(self))
+    array: Any = self.array
+    if stands_for_batch(array):
+        return f"BatchedTensor(shape={tuple(array.shape)}, value={array.physical!r})"
+    return tensor_text(self) if self.is_meta else self._leave("repr", lambda: tensor_text(self))

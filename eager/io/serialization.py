@@ -10,8 +10,8 @@ from typing import IO, Any, cast
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import publish
+from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import on_cpu
 from fusegrad.eager.io.files import write_whole
 from fusegrad.eager.io.safetensors_file import read_safetensors, write_safetensors
 from fusegrad.eager.io.torch_file import read_torch

@@ -10,7 +10,10 @@ from fusegrad.eager.core import shared
 from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.tensor import Tensor, device
+from fusegrad.eager.core.places.device import CPU, META, device
+from fusegrad.eager.core.places.meta import MetaArray
+from fusegrad.eager.core.stand_in import plain
+from fusegrad.eager.core.tensor import Tensor
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
@@ -35,7 +38,9 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        return self._owner.__array_interface__["data"][0] if self._owner.size else 0
+        if type(self._owner) is MetaArray or not self._owner.size:
+            return 0
+        return self._owner.__array_interface__["data"][0]
 
     def nbytes(self) -> int:
         """The number of bytes."""
@@ -49,7 +54,7 @@ class UntypedStorage:
 
     @property
     def device(self) -> device:
-        return device("cpu")
+        return META if type(self._owner) is MetaArray else CPU
 
     def tolist(self) -> list[int]:
         """The bytes as numbers."""
@@ -105,6 +110,9 @@ class TypedStorage(UntypedStorage):
         """The same memory as bytes."""
         return UntypedStorage(self._owner)
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     def size(self) -> int:
         """The number of elements."""
         return self.nbytes() // self.element_size()
@@ -129,8 +137,10 @@ class TypedStorage(UntypedStorage):
         return f"<TypedStorage of {self.size()} {self.dtype} on the CPU>"
 
 
-def _memory(tensor: Tensor) -> np.ndarray:
+def _memory(tensor: Tensor) -> Any:
     """The whole memory that a tensor lies in."""
+    if tensor.is_meta:
+        return MetaArray(shared.owner(plain(tensor.array)))
     return shared.lend(shared.owner(tensor.array), tensor.version)
 
 

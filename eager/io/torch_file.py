@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.tensor import on_cpu
+from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.io.pickle_machine import Damaged, Source, unpickled
 from fusegrad.eager.io.torch_names import Storage, StorageType, find
 

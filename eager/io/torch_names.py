@@ -16,7 +16,9 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.tensor import Size, Tensor, device
+from fusegrad.eager.core.places.device import device
+from fusegrad.eager.core.tensor import Size, Tensor
+from fusegrad.eager.io import arrays
 from fusegrad.eager.io.pickle_machine import Damaged, Maker, key, made, plain_attributes
 from fusegrad.eager.nn.parameter import Parameter
 
@@ -224,4 +226,5 @@ _NAMES: dict[tuple[str, str], Any] = {
     **{("torch", name): StorageType(dtype) for dtype, name in STORAGES.items()},
     ("torch.storage", "UntypedStorage"): StorageType(None),
     ("torch", "Tensor"): Tensor,
+    **arrays.NAMES,
 }

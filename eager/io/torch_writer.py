@@ -18,13 +18,18 @@ import numpy as np
 from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.tensor import Size, Tensor, device
+from fusegrad.eager.core.places.device import device
+from fusegrad.eager.core.tensor import Size, Tensor
+from fusegrad.eager.io.arrays import ARRAY_KINDS
 from fusegrad.eager.io.files import refused
 from fusegrad.eager.io.torch_names import STORAGES
 from fusegrad.eager.nn.parameter import Parameter
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_KINDS = "tensors, plain values, dtypes, sizes, devices, and dicts, lists, tuples and sets of them"
+_KINDS = (
+    "tensors, arrays of numbers, plain values, dtypes, sizes, devices, and dicts, lists, tuples and sets of "
+    "them"
+)
 _ROOT, _ALIGNED = "archive", 64  # PyTorch maps memories that begin at such places
 
 
@@ -166,6 +171,8 @@ class _Pickle:
             self.out.append(pickle.LONG_BINGET + struct.pack("<I", self.known[id(value)][0]))
         elif isinstance(value, Tensor):
             self._tensor(value)
+        elif type(value) is np.ndarray and value.dtype.kind in ARRAY_KINDS:
+            self._array(value)
         elif isinstance(value, dict):
             self._dict(value, place)
         elif isinstance(value, list):
@@ -253,6 +260,25 @@ class _Pickle:
         if isinstance(value, OrderedDict) and vars(value):
             self.value(vars(value), place)
             self.out.append(pickle.BUILD)
+
+    def _array(self, array: np.ndarray) -> None:
+        """As NumPy pickles its arrays."""
+        self._name("numpy._core.multiarray", "_reconstruct")
+        self.out.append(pickle.MARK)
+        self._name("numpy", "ndarray")
+        for part in ((0,), b"b"):
+            self.value(part, ())
+        self.out.append(pickle.TUPLE + pickle.REDUCE)
+        self._keep(array)
+        self.out.append(pickle.MARK)
+        self.value(1, ())
+        self._tuple(array.shape, ())
+        self._call("numpy", "dtype", array.dtype.str[1:], False, True)
+        self._tuple((3, array.dtype.str[0], None, None, None, -1, -1, 0), ())
+        self.out.append(pickle.BUILD)
+        self.value(False, ())
+        self._plain(array.tobytes(), ())
+        self.out.append(pickle.TUPLE + pickle.BUILD)
 
     def _tensor(self, tensor: Tensor) -> None:
         """A view of a memory; a parameter, where it is one."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.places.device import on_its_device
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare_layer import REQUIRED, declared, parameter
 from fusegrad.eager.nn.module import Module
@@ -91,11 +92,11 @@ class Softmax2d(Module):
 class PReLU(Module):
     """x, or weight * x below 0, with one weight or one per channel. Source: `torch.nn.PReLU`."""
 
+    @on_its_device
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        on_cpu(device)
         self.num_parameters, self.init = num_parameters, init
         self.weight = parameter(num_parameters, dtype=dtype)
         self.reset_parameters()

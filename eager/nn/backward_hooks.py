@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from fusegrad.eager.autograd.function import Function
 from fusegrad.eager.autograd.node import Node
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -55,10 +54,9 @@ class BackwardHooks:
     def watch_outputs(self, result: Any) -> Any:
         """The result, its tensors behind a node that calls the pre-hooks."""
         if not isinstance(result, (Tensor, tuple)):
-            warnings.warn(
+            warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
-                f"but received {type(result)}",
-                stacklevel=4,
+                f"but received {type(result)}"
             )
             return result
         outputs = result if isinstance(result, tuple) else (result,)
@@ -140,10 +138,9 @@ def watch_last_node(module: Any, hooks: Sequence[Any], args: tuple[Any, ...], re
         node.register_hook(partial(hook, module))
     missed = _missed(args, result, node)
     if missed:
-        warnings.warn(
+        warn(
             f"Using {missed}. Please use register_full_backward_hook to get the documented behavior.",
             FutureWarning,
-            stacklevel=4,
         )
 
 

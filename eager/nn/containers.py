@@ -409,3 +409,10 @@ def _checked_key(key: Any) -> str:
             f"(type is {type(key).__name__!r})."
         )
     return key
+
+
+class ScriptModule(Module):
+    """What scripted modules derive from: programs may, too, and ask whether a module is one.
+
+    Source: `torch.jit.ScriptModule`, with scripting switched off.
+    """

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.places.device import on_its_device
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare_layer import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
@@ -20,7 +21,7 @@ def each(value: Any, rank: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,) * rank
 
 
-class _Convolution(Module):
+class _ConvNd(Module):
     """What all convolutions share. weight: [out, in / groups, *kernel] ([in, out / groups, *kernel] if
     transposed); bias: [out]."""
 
@@ -102,7 +103,8 @@ class _Convolution(Module):
         return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
 
 
-class _Conv(_Convolution):
+class _Conv(_ConvNd):
+    @on_its_device
     def __init__(
         self,
         in_channels: int,
@@ -121,7 +123,6 @@ class _Conv(_Convolution):
             in_channels, out_channels, kernel_size, stride, padding, dilation, False, 0, groups, bias,
             padding_mode, dtype,
         )  # fmt: skip
-        on_cpu(device)
 
     def forward(self, input: Tensor) -> Tensor:
         padding: Any = self.padding
@@ -161,7 +162,8 @@ class Conv3d(_Conv):
     rank, function = 3, staticmethod(F.conv3d)
 
 
-class _ConvTranspose(_Convolution):
+class _ConvTransposeNd(_ConvNd):
+    @on_its_device
     def __init__(
         self,
         in_channels: int,
@@ -177,7 +179,6 @@ class _ConvTranspose(_Convolution):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        on_cpu(device)
         if padding_mode != "zeros":
             raise failure(ValueError, f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__(
@@ -213,19 +214,19 @@ class _ConvTranspose(_Convolution):
         return tuple(extra)
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """The transpose of `Conv1d`: makes [N, C, L] longer. Source: `torch.nn.ConvTranspose1d`."""
 
     rank, function = 1, staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """The transpose of `Conv2d`: makes [N, C, H, W] larger. Source: `torch.nn.ConvTranspose2d`."""
 
     rank, function = 2, staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """The transpose of `Conv3d`: makes [N, C, D, H, W] larger. Source: `torch.nn.ConvTranspose3d`."""
 
     rank, function = 3, staticmethod(F.conv_transpose3d)

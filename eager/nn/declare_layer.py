@@ -75,8 +75,12 @@ def declared(
     dropped: str = "",
     keyword_only: bool = False,
     mode: bool = False,
+    base: type[Module] = Module,
 ) -> type[Declared]:
-    """A class of layers, as `Declared` says; dropped: arguments that the function does not take."""
+    """A class of layers, as `Declared` says; dropped: arguments that the function does not take.
+
+    base: what the class is besides.
+    """
     kind = inspect.Parameter.KEYWORD_ONLY if keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(key, kind, default=value) for key, value in arguments.items()]
     first_line = (getattr(functional, function).__doc__ or name).splitlines()[0].split(" Source:")[0]
@@ -93,4 +97,4 @@ def declared(
         "shown": tuple(shown.split()),
         "mode": mode,
     }
-    return type(name, (Declared,), members)
+    return type(name, (Declared,) if base is Module else (Declared, base), members)

@@ -8,7 +8,7 @@ from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.module import Module
 
 
-class _Dropout(Module):
+class _DropoutNd(Module):
     """A layer that applies a function of `nn.functional` with a probability."""
 
     function: str
@@ -26,37 +26,37 @@ class _Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """Elements set to 0. Source: `torch.nn.Dropout`."""
 
     function = "dropout"
 
 
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """Channels of [N, C, L] set to 0. Source: `torch.nn.Dropout1d`."""
 
     function = "dropout1d"
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """Channels of [N, C, H, W] set to 0. Source: `torch.nn.Dropout2d`."""
 
     function = "dropout2d"
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """Channels of [N, C, D, H, W] set to 0. Source: `torch.nn.Dropout3d`."""
 
     function = "dropout3d"
 
 
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """Dropout that keeps SELU's mean and variance. Source: `torch.nn.AlphaDropout`."""
 
     function = "alpha_dropout"
 
 
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """`AlphaDropout` of whole channels. Source: `torch.nn.FeatureAlphaDropout`."""
 
     function = "feature_alpha_dropout"

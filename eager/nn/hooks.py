@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from fusegrad.eager.autograd import hooks as tensor_hooks
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.nn.backward_hooks import BackwardHooks, watch_last_node
 
 
@@ -185,10 +184,9 @@ class Hooked:
                 try:
                     result = self._after(key, hook, args, kwargs, result)
                 except Exception as error:
-                    warnings.warn(
+                    warn(
                         "module forward hook with ``always_call=True`` raised an exception that was silenced "
-                        f"as another error was raised in forward: {error}",
-                        stacklevel=3,
+                        f"as another error was raised in forward: {error}"
                     )
             raise
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager import random
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
@@ -68,7 +67,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 def _nothing(tensor: Tensor) -> Tensor:
     """A tensor without elements, which there is nothing to draw for."""
-    warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+    warn("Initializing zero-element tensors is a no-op")
     return tensor
 
 
@@ -235,11 +234,7 @@ def _older(initialiser: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @functools.wraps(initialiser)
     def older(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(
-            f"`nn.init.{name[:-1]}` is now deprecated in favor of `nn.init.{name}`.",
-            FutureWarning,
-            stacklevel=2,
-        )
+        warn(f"`nn.init.{name[:-1]}` is now deprecated in favor of `nn.init.{name}`.", FutureWarning)
         return initialiser(*args, **kwargs)
 
     older.__doc__ = f"Another name of `{name}`, deprecated in PyTorch. Source: `torch.nn.init.{name[:-1]}`."

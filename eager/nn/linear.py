@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.places.device import on_its_device
 from fusegrad.eager.core.state import no_grad
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare_layer import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module, Parameter
@@ -27,11 +28,11 @@ class Identity(Module):
 class Linear(Module):
     """x @ weight.T + bias. weight: [out_features, in_features]. Source: `torch.nn.Linear`."""
 
+    @on_its_device
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        on_cpu(device)
         self.in_features, self.out_features = in_features, out_features
         self.weight = parameter(out_features, in_features, dtype=dtype)
         optional_parameter(self, "bias", bias, out_features, dtype=dtype)
@@ -56,6 +57,7 @@ class Linear(Module):
 class Bilinear(Module):
     """x1 @ weight[k] @ x2 + bias[k] for each output k. Source: `torch.nn.Bilinear`."""
 
+    @on_its_device
     def __init__(
         self,
         in1_features: int,
@@ -66,7 +68,6 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
@@ -187,6 +188,7 @@ class _Table(Module):
 class Embedding(_Table):
     """Rows of a table by number. Source: `torch.nn.Embedding`."""
 
+    @on_its_device
     def __init__(
         self,
         num_embeddings: int,
@@ -202,7 +204,6 @@ class Embedding(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self._fill(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, dtype)
@@ -225,6 +226,7 @@ class Embedding(_Table):
 class EmbeddingBag(_Table):
     """Rows of a table summed, averaged or maximised in bags. Source: `torch.nn.EmbeddingBag`."""
 
+    @on_its_device
     def __init__(
         self,
         num_embeddings: int,
@@ -241,7 +243,6 @@ class EmbeddingBag(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.mode, self.include_last_offset = mode, include_last_offset

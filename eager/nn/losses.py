@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.places.device import on_its_device
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.containers import ModuleList, Sequential
 from fusegrad.eager.nn.declare_layer import declared
@@ -17,12 +18,37 @@ from fusegrad.eager.nn.linear import Linear
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.ops.index import indexing
 from fusegrad.eager.ops.loss.distance import cosine_similarity, pairwise_distance
+from fusegrad.eager.ops.loss.loss import checked_reduction
 from fusegrad.eager.ops.reduce import reduction as reductions
 from fusegrad.eager.ops.shape import shape
 
 
+class _Loss(Module):
+    """What all losses are, and users' may be. Source: `torch.nn.modules.loss._Loss`."""
+
+    reduction: str
+
+    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+        super().__init__()
+        old = size_average is not None or reduce is not None
+        self.reduction = checked_reduction(reduction, size_average, reduce) if old else reduction
+
+
+class _WeightedLoss(_Loss):
+    """A loss with weights of classes or numbers."""
+
+    weight: Tensor | None
+
+    def __init__(
+        self, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
 def _loss(name: str, function: str, arguments: dict[str, Any], **options: Any) -> type:
-    return declared(__name__, name, function, arguments, **options)
+    base = _WeightedLoss if options.get("held") == "weight" else _Loss
+    return declared(__name__, name, function, arguments, base=base, **options)
 
 
 _OLD = {"size_average": None, "reduce": None}  # PyTorch's older switches for the reduction
@@ -110,7 +136,7 @@ class PairwiseDistance(Module):
         return pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
-class TripletMarginWithDistanceLoss(Module):
+class TripletMarginWithDistanceLoss(_Loss):
     """`TripletMarginLoss` with a distance of one's own. Source: `torch.nn.TripletMarginWithDistanceLoss`."""
 
     def __init__(
@@ -142,9 +168,10 @@ class TripletMarginWithDistanceLoss(Module):
 # Losses with weights of their own: class scores are made here, and compared with the targets.
 
 
-class LinearCrossEntropyLoss(Module):
+class LinearCrossEntropyLoss(_WeightedLoss):
     """`CrossEntropyLoss` of the scores of a linear layer. Source: `torch.nn.LinearCrossEntropyLoss`."""
 
+    @on_its_device
     def __init__(
         self,
         in_features: int,
@@ -161,7 +188,6 @@ class LinearCrossEntropyLoss(Module):
         options: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         if weight is not None and weight.shape != (num_classes,):
             size = list(weight.shape)
             raise failure(RuntimeError, f"expected weight shape to be {(num_classes,)}, got {size}")
@@ -212,6 +238,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     scored within it, from a smaller projection. Source: `torch.nn.AdaptiveLogSoftmaxWithLoss`.
     """
 
+    @on_its_device
     def __init__(
         self,
         in_features: int,
@@ -223,7 +250,6 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         cutoffs = list(cutoffs)
         within = cutoffs and cutoffs[0] > 0 and cutoffs[-1] < n_classes
         if not within or cutoffs != sorted(set(cutoffs)) or any(int(c) != c for c in cutoffs):

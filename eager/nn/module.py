@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-import numpy as np
-
 from fusegrad.eager.autograd.accumulation import gradient_of, set_gradient
 from fusegrad.eager.autograd.node import reach
-from fusegrad.eager.core import dtypes, shared
-from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core import shared
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.state import no_grad
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.hooks import EVERYWHERE, HOOKS, Hooked, RemovableHandle, registered
-from fusegrad.eager.nn.parameter import Buffer, Parameter
+from fusegrad.eager.nn.parameter import Buffer, Moved, Parameter
 from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
 from fusegrad.eager.ops.forms import given, refusal
 
@@ -31,7 +26,7 @@ __all__ = [
 ]
 
 
-class Module(Hooked, Saved):
+class Module(Hooked, Moved, Saved):
     """A network, or a part of one. Subclasses define `forward`. Source: `torch.nn.Module`.
 
     Parameters, buffers and submodules that are assigned as attributes are kept in `_parameters`,
@@ -365,68 +360,10 @@ class Module(Hooked, Saved):
                 self._buffers[name] = fn(buffer)
         return self
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Convert floating-point parameters and buffers to a dtype; devices are all the CPU.
-
-        Raises TypeError for a dtype that is neither floating-point nor complex.
-        """
-        probe = wrap(np.zeros((), np.float32)).to(*args, **kwargs)
-        given = (
-            any(isinstance(a, (dtypes.DType, type, Tensor)) for a in args) or kwargs.get("dtype") is not None
-        )
-        return self._converted(probe.dtype) if given else self
-
-    def _converted(self, dtype: dtypes.DType) -> Self:
-        if not dtype.is_floating_point and not dtype.is_complex:
-            raise failure(
-                TypeError,
-                "nn.Module.to only accepts floating point or complex dtypes, but got desired "
-                f"dtype={dtype!r}",
-            )
-        if dtype.is_complex:
-            warnings.warn(
-                "Complex modules are a new feature; some modules might not work as expected when using "
-                "complex tensors as parameters or buffers.",
-                stacklevel=3,
-            )
-        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() or t.is_complex() else t)
-
-    def type(self, dst_type: Any) -> Self:
-        """All parameters and buffers, integer ones too, in a dtype."""
-        return self._apply(lambda t: t.to(dtypes.as_dtype(dst_type)))
-
-    def _floating(self, dtype: dtypes.DType) -> Self:
-        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
-
-    def float(self) -> Self:
-        """Floating-point parameters and buffers as float32."""
-        return self._floating(dtypes.float32)
-
-    def double(self) -> Self:
-        """Floating-point parameters and buffers as float64."""
-        return self._floating(dtypes.float64)
-
-    def half(self) -> Self:
-        """Floating-point parameters and buffers as float16."""
-        return self._floating(dtypes.float16)
-
-    def bfloat16(self) -> Self:
-        """Floating-point parameters and buffers as bfloat16."""
-        return self._floating(dtypes.bfloat16)
-
     def share_memory(self) -> Self:
         """Move parameters and buffers to memory that other processes can have; see `Tensor.share_memory_`."""
         for tensor in (*self.parameters(), *self.buffers()):
             tensor.share_memory_()
-        return self
-
-    def cuda(self, device: Any = None) -> Self:
-        """Raises RuntimeError: there is no other device than the CPU."""
-        on_cpu("cuda")
-        return self
-
-    def cpu(self) -> Self:
-        """Itself: there is no other device."""
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.errors import failure, warn
+from fusegrad.eager.core.places.device import on_its_device
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare_layer import optional_parameter
 from fusegrad.eager.nn.module import Module
@@ -32,6 +32,7 @@ class _Affine(Module):
 class LayerNorm(_Affine):
     """Normalises the last dimensions. Source: `torch.nn.LayerNorm`."""
 
+    @on_its_device
     def __init__(
         self,
         normalized_shape: Any,
@@ -42,7 +43,6 @@ class LayerNorm(_Affine):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         size = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = size, eps, elementwise_affine
         self._register(size, elementwise_affine, bias, dtype)
@@ -60,6 +60,7 @@ class LayerNorm(_Affine):
 class RMSNorm(Module):
     """Scales the last dimensions to root mean square 1. Source: `torch.nn.RMSNorm`."""
 
+    @on_its_device
     def __init__(
         self,
         normalized_shape: Any,
@@ -69,7 +70,6 @@ class RMSNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         size = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = size, eps, elementwise_affine
         optional_parameter(self, "weight", elementwise_affine, *size, dtype=dtype)
@@ -90,6 +90,7 @@ class RMSNorm(Module):
 class GroupNorm(_Affine):
     """Normalises groups of channels. Source: `torch.nn.GroupNorm`."""
 
+    @on_its_device
     def __init__(
         self,
         num_groups: int,
@@ -102,7 +103,6 @@ class GroupNorm(_Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         if num_channels % num_groups:
             raise failure(
                 ValueError, f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
@@ -137,12 +137,13 @@ class LocalResponseNorm(Module):
 # By channel, with running statistics.
 
 
-class _ChannelNorm(_Affine):
+class _NormBase(_Affine):
     """Normalises channels; keeps running statistics as buffers if `track_running_stats`."""
 
     ranks: tuple[int, ...] = ()  # how many dimensions the input may have
     _version = 2  # since 2 the batches are counted
 
+    @on_its_device
     def __init__(
         self,
         num_features: int,
@@ -156,7 +157,6 @@ class _ChannelNorm(_Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         tracked = track_running_stats
@@ -198,7 +198,7 @@ class _ChannelNorm(_Affine):
         )
 
 
-class _BatchNorm(_ChannelNorm):
+class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_rank(input)
         momentum = 0.0 if self.momentum is None else self.momentum
@@ -212,6 +212,10 @@ class _BatchNorm(_ChannelNorm):
         running = (None, None)
         if not self.training or self.track_running_stats:
             running = (self.running_mean, self.running_var)
+        return self._normalised(input, running, own, momentum)
+
+    def _normalised(self, input: Tensor, running: tuple[Any, Any], own: bool, momentum: float) -> Tensor:
+        """The input by the statistics of the batch, where `own`, or by the running ones."""
         return F.batch_norm(input, *running, self.weight, self.bias, own, momentum, self.eps)
 
 
@@ -233,7 +237,7 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
-class _InstanceNorm(_ChannelNorm):
+class _InstanceNorm(_NormBase):
     def __init__(
         self,
         num_features: int,
@@ -256,7 +260,7 @@ class _InstanceNorm(_ChannelNorm):
             message = f"expected {self.num_features} channels (num_features), but got: {channels}"
             if self.affine:
                 raise failure(ValueError, message)
-            warnings.warn(f"{message}; num_features is not used because affine=False", stacklevel=2)
+            warn(f"{message}; num_features is not used because affine=False")
         rows = input.unsqueeze(0) if single else input
         result = F.instance_norm(
             rows,

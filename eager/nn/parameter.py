@@ -1,15 +1,22 @@
-"""`Parameter` and `Buffer`: tensors that a module knows as its own."""
+"""`Parameter` and `Buffer`: tensors that a module knows as its own, and how it converts them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 import numpy as np
 
 from fusegrad.eager.autograd.node import reach, share
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure, warn
+from fusegrad.eager.core.memory_order import LAST
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import CPU, device, made_on, on_cpu, place_of
+from fusegrad.eager.core.places.meta import NO_DATA
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.overrides.protocol import answers, disabled
 
 __all__ = ["Buffer", "Parameter"]
 
@@ -25,15 +32,37 @@ def _sharing(cls: type[Tensor], data: Any) -> Any:
     return tensor
 
 
-class Parameter(Tensor):
+class _Trained(type):
+    """The class of `Parameter`, which tensors of users' classes are instances of that it was called with."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Parameter and isinstance(instance, Tensor) and "_is_param" in instance.__dict__
+
+
+class Parameter(Tensor, metaclass=_Trained):
     """A tensor that a module trains: assigned to an attribute, it is among its parameters.
 
-    Shares the memory of `data`. Source: `torch.nn.Parameter`.
+    Shares the memory of `data`, and stays of its class if that has a `__torch_function__`. Source:
+    `torch.nn.Parameter`. Raises RuntimeError for such a class whose `detach` gives another one.
     """
 
     __slots__ = ()
+    __torch_function__ = staticmethod(disabled)
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
+        if answers(data):
+            tensor = data.detach().requires_grad_(requires_grad)
+            if type(tensor) is not type(data):
+                name = type(data).__name__
+                raise failure(
+                    RuntimeError,
+                    f"Creating a Parameter from an instance of type {name} requires that detach() returns an "
+                    f"instance of the same type, but return type {type(tensor).__name__} was found instead.",
+                )
+            tensor._is_param = True
+            return tensor
         return _sharing(cls, data).requires_grad_(requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
@@ -52,9 +81,100 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = staticmethod(disabled)
     persistent: bool
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         tensor = _sharing(cls, data)
         tensor.persistent = persistent
         return tensor
+
+
+class Moved:
+    """What a module has to convert its tensors, and to have them elsewhere."""
+
+    _apply: Callable[..., Self]
+    parameters: Callable[..., Iterator[Tensor]]
+    buffers: Callable[..., Iterator[Tensor]]
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Convert floating-point parameters and buffers to a dtype, and have all on a device.
+
+        Raises TypeError for a dtype that is neither floating-point nor complex, NotImplementedError for meta
+        tensors to the CPU.
+        """
+        probe = wrap(np.zeros((), np.float32)).to(*args, **{**kwargs, "memory_format": None})
+        given = (
+            any(isinstance(a, (dtypes.DType, type, Tensor)) for a in args) or kwargs.get("dtype") is not None
+        )
+        there = any(isinstance(a, (str, device)) for a in args) or kwargs.get("device") is not None
+        if there or any(isinstance(a, Tensor) for a in args):
+            self._move(probe.device)
+        made = self._converted(probe.dtype) if given else self
+        form = kwargs.get("memory_format")
+        if form is None:
+            return made
+        return made._apply(lambda t: t.to(memory_format=form) if t.dim() in LAST.values() else t)
+
+    def _move(self, place: device) -> None:
+        if all(t.device is place for t in (*self.parameters(), *self.buffers())):
+            return
+        if place is CPU:
+            raise failure(
+                NotImplementedError,
+                f"{NO_DATA} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() "
+                "when moving module from meta to a different device.",
+            )
+        self._apply(lambda t: t.to(place))
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Give all parameters and buffers other memory, on a device, with no values of theirs."""
+        with made_on(place_of(device)):
+            return self._apply(lambda t: ops.empty(t.shape, dtype=t.dtype), recurse)
+
+    def _converted(self, dtype: dtypes.DType) -> Self:
+        if not dtype.is_floating_point and not dtype.is_complex:
+            raise failure(
+                TypeError,
+                "nn.Module.to only accepts floating point or complex dtypes, but got desired "
+                f"dtype={dtype!r}",
+            )
+        if dtype.is_complex:
+            warn(
+                "Complex modules are a new feature; some modules might not work as expected when using "
+                "complex tensors as parameters or buffers."
+            )
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() or t.is_complex() else t)
+
+    def type(self, dst_type: Any) -> Self:
+        """All parameters and buffers, integer ones too, in a dtype."""
+        return self._apply(lambda t: t.to(dtypes.as_dtype(dst_type)))
+
+    def _floating(self, dtype: dtypes.DType) -> Self:
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def float(self) -> Self:
+        """Floating-point parameters and buffers as float32."""
+        return self._floating(dtypes.float32)
+
+    def double(self) -> Self:
+        """Floating-point parameters and buffers as float64."""
+        return self._floating(dtypes.float64)
+
+    def half(self) -> Self:
+        """Floating-point parameters and buffers as float16."""
+        return self._floating(dtypes.float16)
+
+    def bfloat16(self) -> Self:
+        """Floating-point parameters and buffers as bfloat16."""
+        return self._floating(dtypes.bfloat16)
+
+    def cuda(self, device: Any = None) -> Self:
+        """Raises RuntimeError: there is no other device than the CPU."""
+        on_cpu("cuda")
+        return self
+
+    def cpu(self) -> Self:
+        """On the CPU. Raises NotImplementedError for meta tensors."""
+        self._move(CPU)  # not by `to`, which may be a user's that calls this
+        return self

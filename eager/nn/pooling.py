@@ -29,7 +29,7 @@ class _Pool(Module):
         return ", ".join(f"{name}={getattr(self, name)}" for name in self.shown.split())
 
 
-class _MaxPool(_Pool):
+class _MaxPoolNd(_Pool):
     passed = "kernel_size stride padding dilation ceil_mode return_indices"
     shown = "kernel_size stride padding dilation ceil_mode"
 
@@ -48,25 +48,25 @@ class _MaxPool(_Pool):
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest of each window of [N, C, L]. Source: `torch.nn.MaxPool1d`."""
 
     function = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest of each window of [N, C, H, W]. Source: `torch.nn.MaxPool2d`."""
 
     function = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest of each window of [N, C, D, H, W]. Source: `torch.nn.MaxPool3d`."""
 
     function = staticmethod(F.max_pool3d)
 
 
-class _MaxUnpool(_Pool):
+class _MaxUnpoolNd(_Pool):
     rank: int
     shown = "kernel_size stride padding"
 
@@ -80,30 +80,33 @@ class _MaxUnpool(_Pool):
         return type(self).function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """Zeros with the maxima of `MaxPool1d` where they were. Source: `torch.nn.MaxUnpool1d`."""
 
     rank, function = 1, staticmethod(F.max_unpool1d)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """Zeros with the maxima of `MaxPool2d` where they were. Source: `torch.nn.MaxUnpool2d`."""
 
     rank, function = 2, staticmethod(F.max_unpool2d)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """Zeros with the maxima of `MaxPool3d` where they were. Source: `torch.nn.MaxUnpool3d`."""
 
     rank, function = 3, staticmethod(F.max_unpool3d)
 
 
-class AvgPool1d(_Pool):
+class _AvgPoolNd(_Pool):
+    shown = "kernel_size stride padding"
+
+
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of [N, C, L]. Source: `torch.nn.AvgPool1d`."""
 
     function = staticmethod(F.avg_pool1d)
     passed = "kernel_size stride padding ceil_mode count_include_pad"
-    shown = "kernel_size stride padding"
 
     def __init__(
         self,
@@ -120,12 +123,11 @@ class AvgPool1d(_Pool):
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
 
-class AvgPool2d(_Pool):
+class AvgPool2d(_AvgPoolNd):
     """The mean of each window of [N, C, H, W]. Source: `torch.nn.AvgPool2d`."""
 
     function = staticmethod(F.avg_pool2d)
     passed = "kernel_size stride padding ceil_mode count_include_pad divisor_override"
-    shown = "kernel_size stride padding"
 
     def __init__(
         self,
@@ -148,7 +150,7 @@ class AvgPool3d(AvgPool2d):
     function = staticmethod(F.avg_pool3d)
 
 
-class _LPPool(_Pool):
+class _LPPoolNd(_Pool):
     passed = shown = "norm_type kernel_size stride ceil_mode"
 
     def __init__(
@@ -159,25 +161,25 @@ class _LPPool(_Pool):
         self.stride, self.ceil_mode = stride, ceil_mode
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """The norm of each window of [N, C, L]. Source: `torch.nn.LPPool1d`."""
 
     function = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """The norm of each window of [N, C, H, W]. Source: `torch.nn.LPPool2d`."""
 
     function = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """The norm of each window of [N, C, D, H, W]. Source: `torch.nn.LPPool3d`."""
 
     function = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveAvgPool(_Pool):
+class _AdaptiveAvgPoolNd(_Pool):
     passed = shown = "output_size"
 
     def __init__(self, output_size: Any) -> None:
@@ -185,25 +187,25 @@ class _AdaptiveAvgPool(_Pool):
         self.output_size = output_size
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means that make [N, C, L] `output_size` long. Source: `torch.nn.AdaptiveAvgPool1d`."""
 
     function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means that make [N, C, H, W] of `output_size`. Source: `torch.nn.AdaptiveAvgPool2d`."""
 
     function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means that make [N, C, D, H, W] of `output_size`. Source: `torch.nn.AdaptiveAvgPool3d`."""
 
     function = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(_Pool):
+class _AdaptiveMaxPoolNd(_Pool):
     passed = "output_size return_indices"
     shown = "output_size"
 
@@ -212,19 +214,19 @@ class _AdaptiveMaxPool(_Pool):
         self.output_size, self.return_indices = output_size, return_indices
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima that make [N, C, L] `output_size` long. Source: `torch.nn.AdaptiveMaxPool1d`."""
 
     function = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima that make [N, C, H, W] of `output_size`. Source: `torch.nn.AdaptiveMaxPool2d`."""
 
     function = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima that make [N, C, D, H, W] of `output_size`. Source: `torch.nn.AdaptiveMaxPool3d`."""
 
     function = staticmethod(F.adaptive_max_pool3d)

@@ -8,13 +8,13 @@ rows of the sequences that are that long.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.places.device import on_its_device
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare_layer import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
@@ -102,6 +102,7 @@ def _walk(
 class RNNBase(Module):
     """Layers of a recurrent cell, one or two directions each. Source: `torch.nn.RNNBase`."""
 
+    @on_its_device
     def __init__(
         self,
         mode: str,
@@ -117,7 +118,6 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
         self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
@@ -142,10 +142,9 @@ class RNNBase(Module):
         if isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise failure(ValueError, f"dropout should be a number in range [0, 1], got {dropout}")
         if dropout > 0 and self.num_layers == 1:
-            warnings.warn(
+            warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
-                f"num_layers greater than 1, but got dropout={dropout} and num_layers=1",
-                stacklevel=4,
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers=1"
             )
         for name, kind in (("bias", bool), ("batch_first", bool), ("input_size", int), ("hidden_size", int)):
             if not isinstance(getattr(self, name), kind):
@@ -341,6 +340,7 @@ def _refuse_projection(kwargs: dict[str, Any]) -> None:
 class RNNCellBase(Module):
     """The weights of a cell. Source: `torch.nn.RNNCellBase`."""
 
+    @on_its_device
     def __init__(
         self,
         input_size: int,
@@ -351,7 +351,6 @@ class RNNCellBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         gates = num_chunks * hidden_size
         self.weight_ih = parameter(gates, input_size, dtype=dtype)
@@ -381,6 +380,12 @@ class RNNCellBase(Module):
             input, given = shape.unsqueeze(input, 0), tuple(shape.unsqueeze(s, 0) for s in given)
         if not given:
             given = (creation.zeros(input.shape[0], self.hidden_size, dtype=input.dtype),) * states
+        for i, state in enumerate(given):
+            if state.shape[0] != input.shape[0]:
+                raise failure(
+                    RuntimeError,
+                    f"Input batch size {input.shape[0]} doesn't match hidden{i} batch size {state.shape[0]}",
+                )
         before: Any = given if states > 1 else given[0]
         result = cell(input, before, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         result = result if states > 1 else (result,)

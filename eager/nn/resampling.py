@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
@@ -77,7 +76,7 @@ class _Pad(Module):
 
     rank: int
     mode = "constant"
-    value: float | None = None
+    value: float | None = None  # of those that pad with a constant
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
@@ -95,35 +94,57 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-def _constant_init(self: Any, padding: Any, value: float) -> None:
-    _Pad.__init__(self, padding)
-    self.value = value
+class _ConstantPadNd(_Pad):
+    value = 0.0
+
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
 
 
-def _constant_text(self: Any) -> str:
-    return f"padding={self.padding}, value={self.value}"
+class _ReflectionPadNd(_Pad):
+    mode = "reflect"
 
 
-def _pads(name: str, doc: str, **members: Any) -> list[type]:
-    """The layers `{name}1d` to `{name}3d`."""
+class _ReplicationPadNd(_Pad):
+    mode = "replicate"
+
+
+class _CircularPadNd(_Pad):
+    mode = "circular"
+
+
+def _pads(name: str, doc: str, bases: tuple[type, ...], **members: Any) -> list[type]:
+    """The layers `{name}1d` to `{name}3d`, each derived from its base."""
     made = []
-    for rank in (1, 2, 3):
+    for rank, base in enumerate(bases, 1):
         title = f"{name}{rank}d"
         text = f"{doc} Source: `torch.nn.{title}`."
         own = {"__module__": __name__, "__doc__": text, "rank": rank, **members}
-        made.append(type(title, (_Pad,), own))
+        made.append(type(title, (base,), own))
     return made
 
 
-_constant: dict[str, Callable[..., Any]] = {"__init__": _constant_init, "extra_repr": _constant_text}
-ConstantPad1d, ConstantPad2d, ConstantPad3d = _pads("ConstantPad", "Padded with `value`.", **_constant)
-ZeroPad1d, ZeroPad2d, ZeroPad3d = _pads("ZeroPad", "Padded with zeros.", value=0.0)
+def _zero_init(self: Any, padding: Any) -> None:
+    _ConstantPadNd.__init__(self, padding, 0.0)
+
+
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _pads(
+    "ConstantPad", "Padded with `value`.", (_ConstantPadNd,) * 3
+)
+_zero: dict[str, Any] = {"__init__": _zero_init, "extra_repr": _Pad.extra_repr}
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _pads(
+    "ZeroPad", "Padded with zeros.", (ConstantPad1d, ConstantPad2d, ConstantPad3d), **_zero
+)
 ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _pads(
-    "ReflectionPad", "Padded with its mirror image, the edge not repeated.", mode="reflect"
+    "ReflectionPad", "Padded with its mirror image, the edge not repeated.", (_ReflectionPadNd,) * 3
 )
 ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _pads(
-    "ReplicationPad", "Padded with its edge.", mode="replicate"
+    "ReplicationPad", "Padded with its edge.", (_ReplicationPadNd,) * 3
 )
 CircularPad1d, CircularPad2d, CircularPad3d = _pads(
-    "CircularPad", "Padded with what is at the other end.", mode="circular"
+    "CircularPad", "Padded with what is at the other end.", (_CircularPadNd,) * 3
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.errors import failure, type_name, warn
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
@@ -101,7 +100,7 @@ class Saved:
         destination: a dict to write into. keep_vars: the parameters themselves, not detached.
         """
         if args:
-            warnings.warn("Positional args are being deprecated, use kwargs", FutureWarning, stacklevel=2)
+            warn("Positional args are being deprecated, use kwargs", FutureWarning)
             given = dict(zip(("destination", "prefix", "keep_vars"), args, strict=False))
             return self.state_dict(**given)
         if destination is None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import on_its_device
 from fusegrad.eager.core.public import form
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.containers import ModuleList
 from fusegrad.eager.nn.declare_layer import optional_parameter
@@ -32,6 +33,7 @@ class MultiheadAttention(Module):
     where a key is not seen, or floats to add. Gives the output, and the weights if `need_weights`.
     """
 
+    @on_its_device
     def __init__(
         self,
         embed_dim: int,
@@ -46,7 +48,6 @@ class MultiheadAttention(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        on_cpu(device)
         if embed_dim <= 0 or num_heads <= 0:
             raise failure(
                 ValueError,
@@ -134,6 +135,7 @@ class _Layer(Module):
 
     blocks = 0  # how many, each with a norm and a dropout of its own
 
+    @on_its_device
     def __init__(
         self,
         d_model: int,
@@ -149,7 +151,6 @@ class _Layer(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        on_cpu(device)
         attention = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         if self.blocks == 3:
@@ -312,6 +313,7 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """An encoder, and a decoder that attends to what it gives. Source: `torch.nn.Transformer`."""
 
+    @on_its_device
     def __init__(
         self,
         d_model: int = 512,
@@ -383,7 +385,7 @@ class Transformer(Module):
         )
 
     @staticmethod
+    @on_its_device
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """-inf above the diagonal, 0 elsewhere: each place sees those up to itself."""
-        on_cpu(device)
         return ops.triu(creation.full((sz, sz), -math.inf, dtype=dtype), 1)

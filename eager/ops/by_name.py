@@ -14,17 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure, warn
+from fusegrad.eager.core.places.device import ELSEWHERE, made_on, other_default
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.arguments import MISSING, read
 
-
-class _Missing:
-    """Stands for an argument that was not given."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Any = _Missing()
 # Those of PyTorch's parser of arguments, for each of ours. It calls `input` what its pages call A.
 NUMPY_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
 NUMPY_NAMES["A"] = NUMPY_NAMES["self"] = ("input", *NUMPY_NAMES["input"])
@@ -65,33 +58,76 @@ def in_our_names(function: Any, args: Sequence[Any], named: dict[str, Any]) -> d
     return ours
 
 
-def by_name(function: Any, args: tuple[Any, ...], named: dict[str, Any], surplus: Any = None) -> Any:
+def by_name(function: Any, args: tuple[Any, ...], named: dict[str, Any], *surplus: Any) -> Any:
     """What a function gives for `args`, of which some may be MISSING, and for what came by names.
 
-    surplus: an argument by place that it has none for.
+    surplus: arguments by place that it has none for, or None.
     """
-    if surplus is not None:
-        return _overloaded(function, (*args, surplus))
+    if ELSEWHERE and named.get("device") is None and takes_place(function):
+        place = other_default()
+        if place is not None:
+            with made_on(place):
+                return by_name(function, args, named, *surplus)
+    further = [a for a in surplus if a is not None]
+    if further:
+        args, factors = overloaded(function, (*args, *further), function.__name__)
+        return by_name(function, args, named | factors)
     own = _parameters(function)
     named = {n: a for n, a in named.items() if a is not MISSING and (a is not None or n in own)}
     given = in_our_names(function, args, named)
     if given is not named or "out" in given or any(a is MISSING for a in args):
         places = dict(zip(own, args, strict=False))
-        if len(places) == len(args):  # and not a row of arguments
+        if len(places) == len(args) and not _takes_a_row(function):
             given = {n: a for n, a in places.items() if a is not MISSING} | given
             args = ()
     out = given.pop("out", None) if function in WRITERS else None
+    read_args, given = read(function, args, given)
+    args = tuple(read_args)
     return function(*args, **given) if out is None else WRITERS[function](args, given, out)
 
 
-def _overloaded(function: Any, args: tuple[Any, ...]) -> Any:
-    """PyTorch's old overloads of ops with a factor, which came second by its place: `add(x, 2, y)`."""
+def overloaded(
+    function: Any, args: tuple[Any, ...], name: str, own: int = 0
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What PyTorch's old overloads of ops with factors give by place and by name.
+
+        add(x, 2, y)     addmm(2, x, 3, a, b)     x.addmm_(2, 3, a, b)
+
+    name: what the function is called. own: how many further arguments a method has before these.
+    """
     known = _parameters(function)
-    factor = next((name for name in ("beta", "alpha", "value") if name in known), None)
-    if factor is None or isinstance(args[1], Tensor):
-        return function(*args)  # which says that these are too many
-    warn(f"This overload of {function.__name__} is deprecated; give {factor} by its name.")
-    return function(args[0], *args[2:], **{factor: args[1]})
+    factors = [factor for factor in ("beta", "alpha", "value") if factor in known]
+    tensors = tuple(a for a in args if isinstance(a, Tensor))
+    numbers = [a for a in args if not isinstance(a, Tensor)]
+    places = sum(p.kind is not p.KEYWORD_ONLY for p in known.values()) - own
+    plain = all(isinstance(n, (bool, int, float, complex)) for n in numbers)
+    if not (plain and numbers and len(tensors) == places and len(numbers) <= len(factors)):
+        return args, {}  # of which the function says that they are too many
+    given = dict(zip(factors, numbers, strict=False))
+    warn(f"This overload of {name} is deprecated; give {' and '.join(given)} by name.")
+    return tensors, given
+
+
+@functools.cache
+def _takes_a_row(function: Any) -> bool:
+    """Whether arguments by place are a row of any number, as sizes are."""
+    parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+    return any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+# What is made of what is there, wherever that is.
+_STAYS = frozenset({"normal", "from_dlpack"})
+
+
+@functools.cache
+def takes_place(function: Any) -> bool:
+    """Whether a function makes tensors on the default device."""
+    known = inspect.signature(function, follow_wrapped=False).parameters
+    return (
+        bool({"device", "options"} & known.keys())
+        and not {"self", "input"} & known.keys()
+        and function.__name__ not in _STAYS
+    )
 
 
 @functools.cache

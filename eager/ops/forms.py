@@ -22,40 +22,82 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure, is_own_file, type_name
 from fusegrad.eager.core.names import renamed
+from fusegrad.eager.core.places.device import ELSEWHERE, Elsewhere, made_on
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.by_name import MISSING, MORE, NUMPY_NAMES, WRITERS, aliases_of, by_name
+from fusegrad.eager.ops.arguments import MISSING, Place, Rule, read, rules
+from fusegrad.eager.ops.by_name import MORE, NUMPY_NAMES, WRITERS, aliases_of, by_name, takes_place
+from fusegrad.eager.ops.overrides.asking import answer, has_strangers, may_ask
+
+_SHOWN = ("axis", "keepdims")  # of NumPy's names those that programs ask signatures for
 
 
 def named_like(form: Any, function: Any) -> FunctionType:
     """`form` with the name, the docstring and the signature of `function`, which it stands for."""
     functools.update_wrapper(form, function)
-    made: FunctionType = renamed(form, function.__qualname__)
+    form.__signature__ = _shown(function)
+    made: FunctionType = may_ask(renamed(form, function.__qualname__))
     return made
+
+
+def _shown(function: Any) -> inspect.Signature:
+    """A signature with `axis` and `keepdims`, where `dim` and `keepdim` may be called so."""
+    signature = inspect.signature(function)
+    parameters = [*signature.parameters.values()]
+    last = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
+    named = {p.name: p for p in parameters}
+    aliases = aliases_of(named)
+    for alias in _SHOWN:
+        if alias in aliases and named[aliases[alias]].kind is not inspect.Parameter.POSITIONAL_ONLY:
+            known = named[aliases[alias]].replace(name=alias, kind=inspect.Parameter.KEYWORD_ONLY)
+            known = known.replace(default=MISSING) if known.default is known.empty else known
+            parameters.insert(last, known)
+            last += 1
+    return signature.replace(parameters=parameters)
 
 
 def as_method(function: Any) -> Any:
     """`function` as a method of `Tensor`: a form, if it takes further tensors or has names of NumPy's."""
     further = list(inspect.signature(function).parameters.values())[1:]
-    if any("Tensor" in str(p.annotation) for p in further) or {p.name for p in further} & NUMPY_NAMES.keys():
+    named = {p.name for p in further} & NUMPY_NAMES.keys()
+    if named or rules(function, 1) or any("Tensor" in str(p.annotation) for p in further):
         return named_like(calling(function, own=1), function)
-    return function
+    # One of its own, since it is another function than the public one to whoever overrides it.
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, None, function.__closure__
+    )
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return functools.update_wrapper(made, function)
+
+
+# What makes tensors stops where they are to be on another device, and is called again.
+_ELSEWHERE = """    except Elsewhere as other:
+        place = other.place"""
+_THERE = """    with made_on(place):
+        return calling({again})"""
 
 
 def calling(function: Any, own: int = 0) -> FunctionType:
     """A function of the same parameters, and of what they are called besides, that calls `function`.
 
-    own: how many of the parameters a method has by itself. All can be given by place, since the interpreter
+    own: how many of the parameters a method has by itself. What is not of the type that a rule names is read
+    by it (`arguments.py`). All can be given by place, since the interpreter
     calls such functions faster; what came so to a place that `function` does not have is `surplus`:
 
         def calling(n=MISSING, dim=0, surplus=None, dtype=None, axis=None, out=None):
             try:
                 if n is MISSING or surplus is not None or axis is not None or out is not None:
                     return by_name(function, (n, dim), dict(dtype=dtype, axis=axis, out=out), surplus)
+                if type(dim) is not int: dim = read_dim(dim, place_dim)
                 return function(n, dim, dtype=dtype)
             except Exception as error:
-                refused = refusal(error, function, given(n, dim, dtype=dtype))
-                if refused is error: raise
-                raise refused from None
+                arguments = given(n, dim, dtype=dtype)
+                if has_strangers(arguments): return answer(calling, arguments)
+                refused = refusal(error, function, arguments)
+                try:
+                    if refused is error: raise
+                    raise refused from None
+                finally:
+                    del refused  # or the error would hold the frame that holds it, and so the arguments
     """
     # Not those that a decorated function shows: it may take more.
     parameters = [*inspect.signature(function, follow_wrapped=False).parameters.values()]
@@ -63,6 +105,9 @@ def calling(function: Any, own: int = 0) -> FunctionType:
         # With a row of arguments, those by name are a dict anyway.
         passed, shown, defaults = "*args, **kwargs", "*args, **kwargs", []
         slow = ["if kwargs and not MORE.isdisjoint(kwargs): return by_name(function, args, kwargs)"]
+        again = "*args, **(kwargs | {'device': None})"
+        if takes_place(function):
+            slow = ["if ELSEWHERE: return by_name(function, args, kwargs)", *slow]
     else:
         by_place = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
         named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
@@ -73,35 +118,77 @@ def calling(function: Any, own: int = 0) -> FunctionType:
         first = [p.name for p in by_place[:own]]
         places, names = [p.name for p in by_place[own:]], [p.name for p in named]
         defaults = [MISSING if p.default is p.empty else p.default for p in parameters[own:]]
-        defaults[len(places) : len(places)] = [None]
+        # Old overloads have a number more, or two.
+        surplus = ["surplus", "surplus_2"] if any(p.name == "beta" for p in named) else ["surplus"]
+        defaults[len(places) : len(places)] = [None] * len(surplus)
         defaults += [None] * len(more)
-        shown = ", ".join([*first, *(f"{n}=None" for n in (*places, "surplus", *names, *more))])
+        shown = ", ".join([*first, *(f"{n}=None" for n in (*places, *surplus, *names, *more))])
         passed = ", ".join([*first, *places, *(f"{n}={n}" for n in names)])
         tests = [f"{n} is MISSING" for n in needed]
-        tests += [f"{n} is not None" for n in ("surplus", *more)]
+        tests += [f"{n} is not None" for n in (*surplus, *more)]
+        tests += ["ELSEWHERE"] if takes_place(function) else []
+        again = ", ".join(
+            [*first, *(f"{n}={n}" for n in (*places, *surplus, *names, *more) if n != "device")]
+        )
+        again += ", device=None"
         keywords = ", ".join(f"{n}={n}" for n in (*names, *more))
         row = "".join(f"{n}, " for n in (*first, *places))
-        slow = [f"if {' or '.join(tests)}: return by_name(function, ({row}), dict({keywords}), surplus)"]
+        rest = ", ".join(surplus)
+        slow = [f"if {' or '.join(tests)}: return by_name(function, ({row}), dict({keywords}), {rest})"]
+    known = rules(function, own)
+    if "*args" in shown:
+        slow += ["args, kwargs = read(function, args, kwargs)"] if known else []
+    else:
+        slow += map(_reading, known, known.values())
+    there = _THERE.format(again=again) if "device" in shown or "kwargs" in shown else ""
     source = "\n".join(
         [
             f"def calling({shown}):",
             "    try:",
             *(f"        {line}" for line in (*slow, f"return function({passed})")),
+            *(_ELSEWHERE if there else "").splitlines(),
             "    except Exception as error:",
-            f"        refused = refusal(error, function, given({passed}), own={own})",
-            "        if refused is error: raise",
-            "        raise refused from None\n",
+            f"        arguments = given({passed})",
+            "        if has_strangers(arguments): return answer(calling, arguments)",
+            f"        refused = refusal(error, function, arguments, own={own})",
+            "        try:",
+            "            if refused is error: raise",
+            "            raise refused from None",
+            "        finally:",
+            "            del refused",
+            *there.splitlines(),
+            "",
         ]
     )
     # In a file and a module of our own, so that messages name the user's line.
     file = os.path.join(os.path.dirname(__file__), f"<{function.__name__}>")
     namespace: dict[str, FunctionType] = {}
-    globals_of_names = {"by_name": by_name, "MISSING": MISSING, "MORE": MORE}
-    names_in_it = {"__name__": __name__, "function": function, "refusal": refusal, "given": given}
-    exec(compile(source, file, "exec"), names_in_it | globals_of_names, namespace)
-    made = namespace["calling"]
+    globals_of_names = {"by_name": by_name, "MISSING": MISSING, "MORE": MORE, "made_on": made_on}
+    globals_of_names |= {"ELSEWHERE": ELSEWHERE, "Elsewhere": Elsewhere}
+    names_in_it: dict[str, Any] = {
+        "__name__": __name__,
+        "function": function,
+        "read": read,
+        "refusal": refusal,
+        "given": given,
+        "has_strangers": has_strangers,
+        "answer": answer,
+    }
+    names_in_it |= globals_of_names
+    for name, (rule, place) in known.items():
+        names_in_it |= {f"read_{name}": rule.read, f"place_{name}": place}
+    exec(compile(source, file, "exec"), names_in_it, namespace)
+    made = names_in_it["calling"] = namespace["calling"]
     made.__defaults__ = tuple(defaults)
     return made
+
+
+def _reading(name: str, known: tuple[Rule, Place]) -> str:
+    """The line of a form that has an argument read by its rule, where it is of another type."""
+    rule, _ = known
+    tests = [f"type({name}) is not {kind.__name__}" for kind in rule.plain]
+    tests += [f"{name} is not None"] if rule.optional else []
+    return f"if {' and '.join(tests) or 'True'}: {name} = read_{name}({name}, place_{name})"
 
 
 # Once it has failed.

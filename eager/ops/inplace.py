@@ -22,10 +22,12 @@ from fusegrad.eager.core.families import WEAK, Pointwise, lies_apart, same_numbe
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import Op, wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.stand_in import has_values, plain
+from fusegrad.eager.core.places.meta import NO_DATA
+from fusegrad.eager.core.stand_in import give_values, has_values, plain, putting_off, stands_for_batch
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.by_name import in_our_names
+from fusegrad.eager.ops.arguments import read
+from fusegrad.eager.ops.by_name import in_our_names, overloaded
 from fusegrad.eager.ops.forms import given, refusal
 
 
@@ -56,6 +58,8 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> bool:
     one (outside no_grad), for views whose origin stands against it, and for memory that may not be
     written.
     """
+    if putting_off:
+        give_values((target, *others))
     recorded = state.grad_enabled and recording(target, others)
     if state.interpreter is not None:
         state.interpreter.before_write(target, may_wait=not recorded)
@@ -112,8 +116,8 @@ def commit(target: Tensor, result: Tensor, name: str, recorded: bool = True) -> 
         if CATEGORY[new.dtype.kind] > CATEGORY[array.dtype.kind]:
             raise failure(
                 RuntimeError,
-                f"{name}: result type {new.dtype.name} can't be cast to the desired output type "
-                f"{array.dtype.name}",
+                f"{name}: result type {result.dtype.scalar} can't be cast to the desired output type "
+                f"{target.dtype.scalar}",
             )
         result = ops.cast(result, array.dtype)
     store(target, ..., result)
@@ -130,8 +134,12 @@ def commit(target: Tensor, result: Tensor, name: str, recorded: bool = True) -> 
 def store(target: Tensor, index: Any, value: Tensor) -> None:
     """Put the values of `value` into the memory of `target`, now or when an interpreter does."""
     interpreter = state.interpreter
+    if target.is_meta:
+        return  # it has no values
     if interpreter is None or not interpreter.writes_later(target, index, value):
         reach(value)
+        if value.is_meta:
+            raise failure(NotImplementedError, NO_DATA)
         if index is ... and type(target.array) is np.ndarray and type(value.array) is np.ndarray:
             large.overwrite(target.array, value.array)
         else:
@@ -147,7 +155,8 @@ def before(target: Tensor, others: Sequence[Any] = (), recorded: bool = True) ->
     if recorded:
         needing = [t for t in (target, *others) if isinstance(t, Tensor) and t.needs_grad]
         recorded = state.grad_enabled and bool(needing)
-    if recorded and not has_values(target.array):
+    batched = state.grad_enabled and stands_for_batch(target.array)
+    if batched or (recorded and not has_values(target.array)):
         old = ops.clone(target)  # when it is computed
     else:
         old = wrap(np.array(target.array) if recorded else target.array)
@@ -245,17 +254,32 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return missing >= 0 and all(n in (1, m) for n, m in zip(shape, wanted[missing:], strict=True))
 
 
+# Those that fill with one value; and those that write at places that a tensor names, so that what they read
+# of the tensor itself may be written by then.
+_FILLING = frozenset(("fill_", "index_fill_", "masked_fill_"))
+_BY_PLACES = frozenset(
+    """index_add_ index_copy_ index_fill_ index_put_ index_reduce_ put_ scatter_ scatter_add_
+    scatter_reduce_""".split()
+)
+
+
 def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The in-place form of `function`, whose first argument is written."""
 
     def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) > 1 and not isinstance(args[0], Tensor):
+            args, factors = overloaded(function, args, name, own=1)
+            kwargs |= factors
         others: tuple[Any, ...] = args
         if kwargs:
             kwargs = in_our_names(function, (input, *args), kwargs)
             others = (*args, *kwargs.values())
         recorded = begin_write(input, name, others)
-        if name != "fill_":  # it reads a number
-            check_overlap(input.array, input, others)
+        if name in _FILLING:  # a tensor of a number is read first
+            others = tuple([x for x in others if not (isinstance(x, Tensor) and not x.array.ndim)])
+        elif any(isinstance(x, tuple) for x in others):
+            others = tuple([y for x in others for y in (x if isinstance(x, tuple) else (x,))])
+        check_overlap(input.array, input, others, itself=name not in _BY_PLACES)
         one, keeps = ONE_OP.get(function), True
         try:
             if one is not None and state.interpreter is None and has_values(input.array):
@@ -267,7 +291,8 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
             if old.array is not input.array:  # the op goes on the graph
                 args = tuple([apart(a, input) for a in args])
                 kwargs = {k: apart(a, input) for k, a in kwargs.items()}
-            made = function(old, *args, **kwargs)
+            row, kwargs = read(function, (old, *args), kwargs)
+            made = function(*row, **kwargs)
         except Exception as error:
             refused = refusal(error, function, given(input, *args, **kwargs), name, own=1)
             if refused is error:

@@ -14,6 +14,7 @@ from fusegrad.eager.optim.elementwise import (
     average_gradient,
     average_square,
     direction,
+    shares,
     unless_zero,
 )
 from fusegrad.eager.optim.optimizer import ParameterGroup, as_number, check_options, scalar
@@ -77,7 +78,7 @@ class Adam(ElementwiseOptimizer):
         decoupled = group["decoupled_weight_decay"]
         return (
             1 - beta1,
-            beta2,
+            shares(beta2),
             (1 - beta2**step) ** 0.5,
             group["eps"],
             lr / (1 - beta1**step),
@@ -89,14 +90,14 @@ class Adam(ElementwiseOptimizer):
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
-        weight, beta2, correction, eps, size, decay, shrink, maximize = constants
+        weight, square_shares, correction, eps, size, decay, shrink, maximize = constants
         if shrink is not None:
             p *= shrink
         if decay is not None or maximize:
             g = direction(p, g, decay, maximize, a, b)
         mean, square = slots[0], slots[1]
         average_gradient(mean, g, weight, a)
-        average_square(square, g, beta2, a)
+        average_square(square, g, square_shares, a)
         if len(slots) == 3:
             square = np.maximum(slots[2], square, out=slots[2])
         np.sqrt(square, out=a)
@@ -241,7 +242,7 @@ class NAdam(ElementwiseOptimizer):
         total = times(kept.setdefault("mu_product", scalar(1.0)), mu, group["differentiable"])
         decoupled = group["decoupled_weight_decay"]
         return (
-            (1 - beta1, beta2, 1 - beta2**step, group["eps"]),
+            (1 - beta1, shares(beta2), 1 - beta2**step, group["eps"]),
             (lr * (1.0 - mu) / (1.0 - total), lr * mu_next / (1.0 - total * mu_next)),
             (
                 None if decoupled else unless_zero(decay),
@@ -253,13 +254,13 @@ class NAdam(ElementwiseOptimizer):
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
-        (weight, beta2, correction, eps), (size, size_mean), (decay, shrink, maximize) = constants
+        (weight, square_shares, correction, eps), (size, size_mean), (decay, shrink, maximize) = constants
         if shrink is not None:
             p *= shrink
         g = direction(p, g, decay, maximize, a, b)
         mean, square = slots
         average_gradient(mean, g, weight, a)
-        average_square(square, g, beta2, a)
+        average_square(square, g, square_shares, a)
         np.multiply(g, size, out=b)
         np.multiply(mean, size_mean, out=a)
         b += a
@@ -315,7 +316,7 @@ class RAdam(ElementwiseOptimizer):
             size *= share**0.5 * correction**0.5
         decoupled = group["decoupled_weight_decay"]
         return (
-            (1 - beta1, beta2, group["eps"], size, known),
+            (1 - beta1, shares(beta2), group["eps"], size, known),
             (
                 None if decoupled else unless_zero(decay),
                 1 - lr * decay if decoupled and decay else None,
@@ -326,13 +327,13 @@ class RAdam(ElementwiseOptimizer):
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
-        (weight, beta2, eps, size, known), (decay, shrink, maximize) = constants
+        (weight, square_shares, eps, size, known), (decay, shrink, maximize) = constants
         if shrink is not None:
             p *= shrink
         g = direction(p, g, decay, maximize, a, b)
         mean, square = slots
         average_gradient(mean, g, weight, a)
-        average_square(square, g, beta2, a)
+        average_square(square, g, square_shares, a)
         if known:
             np.sqrt(square, out=a)
             a += eps

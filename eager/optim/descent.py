@@ -15,6 +15,7 @@ from fusegrad.eager.optim.elementwise import (
     average_gradient,
     average_square,
     direction,
+    shares,
     unless_zero,
 )
 from fusegrad.eager.optim.optimizer import ParameterGroup, as_number, check_options, scalar
@@ -70,7 +71,8 @@ class SGD(ElementwiseOptimizer):
         return ("momentum_buffer",) if group["momentum"] else ()
 
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
-        share = 1 if fresh else 1 - group["dampening"]  # the first gradient is taken whole
+        # The first gradient is taken whole.
+        share = None if fresh or not group["dampening"] else 1 - group["dampening"]
         lr, decay = as_number(group["lr"]), unless_zero(as_number(group["weight_decay"]))
         return lr, group["momentum"], share, decay, group["nesterov"], group["maximize"]
 
@@ -83,7 +85,7 @@ class SGD(ElementwiseOptimizer):
         if slots:
             buffer = slots[0]
             buffer *= momentum
-            buffer += g if share == 1 else np.multiply(g, share, out=a)
+            buffer += g if share is None else np.multiply(g, share, out=a)
             if nesterov:
                 np.multiply(buffer, momentum, out=a)
                 g = np.add(g, a, out=b)
@@ -135,19 +137,19 @@ class RMSprop(ElementwiseOptimizer):
 
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
         decay, momentum = unless_zero(group["weight_decay"]), unless_zero(group["momentum"])
-        options = group["alpha"], group["eps"], decay, momentum
+        options = shares(group["alpha"]), group["eps"], decay, momentum
         return as_number(group["lr"]), *options, group["centered"], group["maximize"]
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
-        lr, alpha, eps, decay, momentum, centered, maximize = constants
+        lr, mean_shares, eps, decay, momentum, centered, maximize = constants
         g = direction(p, g, decay, maximize, a, b)
         square = slots[0]
-        average_square(square, g, alpha, a)
+        average_square(square, g, mean_shares, a)
         if centered:
             mean = slots[-1]
-            average_gradient(mean, g, 1 - alpha, a)
+            average_gradient(mean, g, mean_shares[1], a)
             np.multiply(mean, mean, out=a)
             np.subtract(square, a, out=a)
             np.sqrt(a, out=a)
@@ -266,22 +268,22 @@ class Adadelta(ElementwiseOptimizer):
 
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
         lr = as_number(group["lr"])
-        return lr, group["rho"], group["eps"], unless_zero(group["weight_decay"]), group["maximize"]
+        return lr, shares(group["rho"]), group["eps"], unless_zero(group["weight_decay"]), group["maximize"]
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
-        lr, rho, eps, decay, maximize = constants
+        lr, mean_shares, eps, decay, maximize = constants
         g = direction(p, g, decay, maximize, a, b)
         square, past = slots
-        average_square(square, g, rho, a)
+        average_square(square, g, mean_shares, a)
         np.add(square, eps, out=a)
         np.sqrt(a, out=a)
         np.divide(g, a, out=b)
         np.add(past, eps, out=a)
         np.sqrt(a, out=a)
         b *= a
-        average_square(past, b, rho, a)
+        average_square(past, b, mean_shares, a)
         b *= lr
         p -= b
 

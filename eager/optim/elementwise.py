@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from fusegrad.eager.autograd.views import count_write, tell_readers
+from fusegrad.eager.autograd.views import count_writes
 from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.shared import watching
@@ -174,18 +174,19 @@ class _Plan:
         kept = optimizer.state[parameter] if self.slots or optimizer.counted else {}
         step = 0.0
         if optimizer.counted:
+            count_writes([kept["step"]], spot)
             count = kept["step"].array
             count += 1
             step = count.item()
         constants = optimizer.constants(self.group, step, kept, fresh)
-        tell_readers(parameter)
-        arrays = [array, *(kept[name].array for name in self.slots)]
+        states = [kept[name] for name in self.slots]
+        count_writes([parameter, *states, *[kept[name] for name in optimizer.advanced]], spot)
+        arrays = [array, *(state.array for state in states)]
         flats = [_flat(a) for a in arrays]
         self.apply(optimizer, flats[0], _flat(gradient), flats[1:], constants)
         for original, flat in zip(arrays, flats, strict=True):
             if not original.flags.c_contiguous:
                 original[...] = flat.view(original.dtype).reshape(original.shape)
-        count_write(parameter, spot)
 
     def apply(
         self,
@@ -272,14 +273,15 @@ class _Bundle:
             step = counts[0] + 1
             if counts.count(counts[0]) != len(counts):
                 return False
+        for parameter, _, kept, moved, _, _ in self.rows:
+            count_writes([parameter, *[kept[name] for name, _ in moved]], spot)
+        if optimizer.counted:
             self.steps += 1
         constants = optimizer.constants(plan.group, step, {}, self.fresh)
         self.fresh = False
         plan.apply(optimizer, self.p, self.g, self.slots, constants)
-        for parameter, array, _, _, values, _ in self.rows:
-            tell_readers(parameter)
+        for _, array, _, _, values, _ in self.rows:
             np.copyto(array, values)
-            count_write(parameter, spot)
         return True
 
 
@@ -353,9 +355,14 @@ def average_gradient(mean: np.ndarray, g: np.ndarray, weight: float, a: np.ndarr
     average(mean, g, weight, a)
 
 
-def average_square(square: np.ndarray, g: np.ndarray, beta: float, a: np.ndarray) -> None:
-    """`square = beta * square + (1 - beta) * g * g`."""
-    square *= beta
+def shares(beta: Any) -> tuple[Any, Any]:
+    """What a running mean keeps of itself, and what it takes of what is new."""
+    return beta, 1 - beta
+
+
+def average_square(square: np.ndarray, g: np.ndarray, shares: tuple[Any, Any], a: np.ndarray) -> None:
+    """`square = beta * square + (1 - beta) * g * g`, of the `shares` of beta."""
+    square *= shares[0]
     np.multiply(g, g, out=a)
-    a *= 1 - beta
+    a *= shares[1]
     square += a

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
@@ -13,7 +12,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core.dtypes import default_float
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, state
@@ -160,10 +159,9 @@ class Optimizer:
             if tensor.grad_fn is not None and not differentiable and not tensor.retains_grad:
                 raise failure(ValueError, "can't optimize a non-leaf Tensor")
         if len(tensors) != len({id(t) for t in tensors}):
-            warnings.warn(
+            warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will "
-                "cause an error",
-                stacklevel=5,
+                "cause an error"
             )
         known = {id(t) for group in self.param_groups for t in group["params"]}
         for group in self.param_groups:

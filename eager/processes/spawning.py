@@ -10,6 +10,8 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from fusegrad.eager.core.public import locate
+from fusegrad.eager.ranks.functions import pack, run_packed
+from fusegrad.eager.ranks.launch import can_launch
 
 __all__ = [
     "ProcessContext",
@@ -95,17 +97,21 @@ class ProcessContext:
 
     def _error(self, index: int) -> ProcessException:
         process, errors = self.processes[index], self.error_queues[index]
-        if not errors.empty():
-            text = f"\n\n-- Process {index} terminated with the following error:\n{errors.get()}"
-            return ProcessRaisedException(text, index, process.pid)
-        code = process.exitcode
-        if code < 0:
-            name = signal.Signals(-code).name
-            text = f"process {index} terminated with signal {name}"
-            return ProcessExitedException(text, index, process.pid, code, name)
-        return ProcessExitedException(
-            f"process {index} terminated with exit code {code}", index, process.pid, code
-        )
+        return _failed(index, process.pid, process.exitcode, "" if errors.empty() else errors.get())
+
+
+def _failed(index: int, process: int, status: int, trace: str) -> ProcessException:
+    """The error that says how a process has ended. trace: of what it raised, if it did."""
+    if trace:
+        text = f"\n\n-- Process {index} terminated with the following error:\n{trace}"
+        return ProcessRaisedException(text, index, process)
+    if status < 0:
+        name = signal.Signals(-status).name
+        text = f"process {index} terminated with signal {name}"
+        return ProcessExitedException(text, index, process, status, name)
+    return ProcessExitedException(
+        f"process {index} terminated with exit code {status}", index, process, status
+    )
 
 
 def start_processes(
@@ -120,6 +126,12 @@ def start_processes(
 
     Source: `torch.multiprocessing.start_processes`.
     """
+    packed = None
+    if join and nprocs > 1 and start_method == "spawn" and not daemon and can_launch():
+        packed = pack(fn, args)
+    if packed is not None:
+        _through_mpi(packed, nprocs)
+        return None
     kind: Any = multiprocessing.get_context(start_method)
     queues = [kind.SimpleQueue() for _ in range(nprocs)]
     processes = [
@@ -135,6 +147,13 @@ def start_processes(
     return None
 
 
+def _through_mpi(packed: bytes, nprocs: int) -> None:
+    """Run a function in processes that MPI connects. Raises the error of the first that fails."""
+    _, end = run_packed(packed, nprocs)
+    if end is not None:
+        raise _failed(end.rank, end.process, end.status, end.trace)
+
+
 def spawn(
     fn: Callable[..., Any],
     args: Sequence[Any] = (),
@@ -146,7 +165,8 @@ def spawn(
     """Run `fn(i, *args)` in `nprocs` new processes. Source: `torch.multiprocessing.spawn`.
 
     join: wait for them; the error of one that fails is raised, and the others are ended. Gives a
-    `ProcessContext` otherwise.
+    `ProcessContext` otherwise. Where they are waited for and there is MPI, its launcher starts them, so that
+    they can make a process group (`fusegrad.distributed`).
     """
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 

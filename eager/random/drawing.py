@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import META, made_on
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.by_name import MISSING
@@ -16,11 +19,28 @@ from fusegrad.eager.ops.inplace import drawn
 from fusegrad.eager.random.generator import Generator
 from fusegrad.eager.random.random import _check_bounds, _check_probability, _whole_numbers
 
+F = TypeVar("F", bound=Callable[..., Tensor])
+
+
+def _in_its_place(fill: F) -> F:
+    """A method that fills a tensor: of one that has no values, none are drawn."""
+
+    @functools.wraps(fill)
+    def filling(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if not self.is_meta:
+            return fill(self, *args, **kwargs)
+        with made_on(META):
+            return fill(self, *args, **kwargs)
+
+    return filling  # type: ignore[return-value]
+
+
 # Distributions that are made of uniform numbers draw them in float64, whatever the tensor's
 # dtype: their tails show how fine the numbers are.
 
 
 @method
+@_in_its_place
 def uniform_(
     self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **given: float
 ) -> Tensor:
@@ -30,11 +50,19 @@ def uniform_(
         raise failure(
             RuntimeError, f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
         )
+    most = dtypes.finfo(self.dtype).max if self.dtype.is_floating_point else math.inf
+    if to - low > most:
+        raise failure(
+            RuntimeError,
+            f"uniform_ expects to-from <= {most}, the largest {self.dtype.name}, but found "
+            f"to={to} and from={low}",
+        )
     values = ops.rand(self.array.shape, dtype=_float_for(self, "uniform_"), generator=generator)
     return drawn(self, values * (to - low) + low, "uniform_")
 
 
 @method
+@_in_its_place
 def normal_(
     self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -46,6 +74,7 @@ def normal_(
 
 
 @method
+@_in_its_place
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with 1 (with probability `p`, a number or a tensor) and 0. Source: `torch.Tensor.bernoulli_`."""
     _check_probability(p)
@@ -55,6 +84,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 
 
 @method
+@_in_its_place
 def random_(
     self: Tensor,
     from_: int = 0,
@@ -79,6 +109,7 @@ def random_(
 
 
 @method
+@_in_its_place
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fill with exponential numbers of rate `lambd`. Source: `torch.Tensor.exponential_`."""
     if lambd <= 0:
@@ -88,6 +119,7 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | Non
 
 
 @method
+@_in_its_place
 def cauchy_(
     self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -99,6 +131,7 @@ def cauchy_(
 
 
 @method
+@_in_its_place
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Fill with the number of trials up to the first success. Source: `torch.Tensor.geometric_`."""
     if not 0 < p < 1:
@@ -109,6 +142,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 
 @method
+@_in_its_place
 def log_normal_(
     self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:

@@ -18,8 +18,9 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.places.device import device as device_class, on_cpu
 from fusegrad.eager.core.state import tell
-from fusegrad.eager.core.tensor import Tensor, device as device_class, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 
 _SEED_BITS = (1 << 64) - 1
@@ -55,6 +56,8 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed` from its beginning."""
         tell("seeds the random generator")
+        if not -(2**63) <= int(seed) < 2**64:
+            raise failure(ValueError, f"Overflow when unpacking long long: a seed has 64 bits, got {seed}")
         self.seed_value = int(seed) & _SEED_BITS
         self.counter = 0
         return self

@@ -24,10 +24,11 @@ from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.memory_order import Order, as_first
 from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import size_of
+from fusegrad.eager.core.places.device import on_cpu
+from fusegrad.eager.core.sizes import Ints, size_of
 from fusegrad.eager.core.state import no_grad, testable
-from fusegrad.eager.core.tensor import Tensor, on_cpu
-from fusegrad.eager.ops.create.creation import _size, order_like, requiring
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create.creation import _size, like_of, requiring
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.shape.joining import written_out
@@ -60,8 +61,9 @@ def _randint_numpy(
     shape: tuple[int, ...], low: int, high: int, dtype: dtypes.DType, generator: Generator
 ) -> np.ndarray:
     # A 64-bit word modulo the range: the bias is below range / 2**64.
-    offsets = generator.words(math.prod(shape)) % np.uint64(high - low)
-    return (offsets.astype(np.int64) + low).astype(dtype.numpy).reshape(shape)
+    words = generator.words(math.prod(shape))
+    offsets = words if high - low == 1 << 64 else words % np.uint64(high - low)
+    return (offsets.astype(np.int64) + np.int64(low)).astype(dtype.numpy).reshape(shape)
 
 
 def _randperm_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator) -> np.ndarray:
@@ -100,6 +102,8 @@ def _check_weights(rows: np.ndarray, count: int, replacement: bool) -> None:
 
 def _multinomial_numpy(x: np.ndarray, count: int, replacement: bool, generator: Generator) -> np.ndarray:
     rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
+    if not len(rows):
+        return np.empty((*x.shape[:-1], count), np.int64)
     _check_weights(rows, count, replacement)
     words = uniform_from(
         generator.words(rows.shape[0] * (count if replacement else rows.shape[1])), np.dtype(np.float64)
@@ -195,13 +199,16 @@ _binomial = _counted(
 
 
 def _generator(generator: Generator | None) -> Generator:
+    if generator is not None and not isinstance(generator, Generator):
+        kind = type(generator).__name__
+        raise failure(TypeError, f"argument 'generator' must be Generator, not {kind}")
     return default_generator if generator is None else generator
 
 
 def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def function(
         *sizes: Any,
-        size: Any = None,
+        size: Ints | None = None,
         generator: Generator | None = None,
         dtype: Any = None,
         requires_grad: bool = False,
@@ -226,9 +233,8 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
         memory_format: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
-        on_cpu(device)
-        kind = dtypes.as_dtype(dtype or input.dtype)
-        return requiring(_drawn_like(op, input, kind, generator), requires_grad)
+        kind, place = dtypes.as_dtype(dtype or input.dtype), like_of(input, device, memory_format)
+        return requiring(_drawn(op, input.array.shape, kind, generator, place), requires_grad)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = f"{name}_like"
@@ -244,10 +250,6 @@ def _drawn(
     if kind.numpy.kind not in "fcV":
         raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
     return bind(op, (), {"shape": shape, "dtype": kind, "generator": _generator(generator), **order})
-
-
-def _drawn_like(op: Op, input: Tensor, kind: dtypes.DType, generator: Generator | None) -> Tensor:
-    return _drawn(op, input.array.shape, kind, generator, order_like(input))
 
 
 rand, rand_like = _floating("rand", _uniform)
@@ -293,6 +295,8 @@ def _whole_drawn(
 ) -> Tensor:
     first, last = operator.index(low), operator.index(high)
     kind = dtypes.as_dtype(dtypes.int64 if dtype is None else dtype)
+    if kind.is_complex:
+        raise failure(RuntimeError, "there are no random integers of complex dtypes")
     _check_bounds(first, last, kind)
     bounds = {"low": first, "high": last, "dtype": kind}
     return bind(_randint, (), {"shape": shape, **bounds, "generator": _generator(generator), **order})
@@ -342,9 +346,9 @@ def randint_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """`randint` with the shape and dtype of `input`. Source: `torch.randint_like`."""
-    on_cpu(device)
     low, high = (0, low) if high is None else (low, high)
-    made = _whole_drawn(input.array.shape, low, high, generator, dtype or input.dtype, **order_like(input))
+    place = like_of(input, device, memory_format)
+    made = _whole_drawn(input.array.shape, low, high, generator, dtype or input.dtype, **place)
     return requiring(made, requires_grad)
 
 
@@ -363,11 +367,10 @@ def randperm(
     n = size_of(n)
     if n < 0:
         raise failure(RuntimeError, f"n must be non-negative, got {n}")
-    params = {
-        "shape": (n,),
-        "dtype": dtypes.as_dtype(dtype or dtypes.int64),
-        "generator": _generator(generator),
-    }
+    kind = dtypes.as_dtype(dtype or dtypes.int64)
+    if n > 1 and n - 1 > _whole_numbers(kind)[1]:
+        raise failure(RuntimeError, f"n is too large for result tensor type: {n} numbers in {kind.name}")
+    params = {"shape": (n,), "dtype": kind, "generator": _generator(generator)}
     return requiring(bind(_randperm, (), params), requires_grad)
 
 
@@ -375,7 +378,7 @@ def randperm(
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
-    size: Any = None,
+    size: Ints | None = None,
     *,
     generator: Generator | None = None,
     dtype: Any = None,
@@ -400,7 +403,12 @@ def normal(
     else:
         negative = std < 0
     if negative:
-        raise failure(RuntimeError, "normal expects all elements of std >= 0.0")
+        raise failure(
+            RuntimeError,
+            "normal expects all elements of std >= 0.0"
+            if isinstance(std, Tensor)
+            else f"normal expects std >= 0.0, but found std {std}",
+        )
     with no_grad():
         drawn = randn(size, generator=generator, dtype=dtype) * std + mean
     return requiring(drawn, requires_grad)
@@ -422,7 +430,8 @@ def bernoulli(
         else:
             kind = dtypes.float64
         _check_probability(chance)
-        drawn = ops.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, input.dtype)
+        wanted = input.dtype if out is None else out.dtype
+        drawn = ops.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, wanted)
     return drawn if out is None else written_out(drawn, out, (input,))
 
 
@@ -432,8 +441,10 @@ def _check_probability(p: Any) -> None:
         if not testable(p, lambda: ops.all(ops.logical_and(ops.ge(p, 0), ops.le(p, 1)))):
             return
         reach(p)
-    values = p.array if isinstance(p, Tensor) else np.asarray(p)
-    if values.size and not ((values >= 0) & (values <= 1)).all():
+        fits = bool(((p.array >= 0) & (p.array <= 1)).all())
+    else:
+        fits = 0 <= p <= 1
+    if not fits:
         raise failure(RuntimeError, "Expected p_in >= 0 && p_in <= 1")
 
 

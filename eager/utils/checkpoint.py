@@ -7,15 +7,17 @@ put it; the first that backward asks for runs the function again, which fills th
 from __future__ import annotations
 
 import contextlib
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fusegrad.eager.autograd.graph import saved_tensors_hooks
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.autograd.graph import followed_hooks
+from fusegrad.eager.autograd.node import MODIFIED
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.op import Op, Params, evaluate
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.state import Interpreter, enable_grad, state
+from fusegrad.eager.core.pytree import flatten
+from fusegrad.eager.core.stand_in import stands_for_batch
+from fusegrad.eager.core.state import Interpreter, enable_grad, in_state, state, tell
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.random.generator import default_generator
 
@@ -57,8 +59,8 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, run again in backward instead of keeping what it needs.
 
-    use_reentrant has to be given, as in PyTorch, which warns where it is not, and makes no difference: what
-    is done is PyTorch's `use_reentrant=False`.
+    use_reentrant has to be given, as in PyTorch, which warns where it is not. What is done is PyTorch's
+    `use_reentrant=False`, but that with True second runs go to their end.
     preserve_rng_state: the second run draws the same random numbers. context_fn gives two context
     managers, for the two runs. determinism_check: "none" leaves out the comparison of shapes and
     dtypes. early_stop: the second run ends as soon as it has given all that is needed; for calls inside of
@@ -78,29 +80,35 @@ def checkpoint(
             ValueError, f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
         )
     _warn_of_default(use_reentrant)
-    if not state.grad_enabled or not _runs_plainly():
-        # Compiled code plans its own memory.
+    if not state.grad_enabled or _of_a_batch(args, kwargs):
         return function(*args, **kwargs)
+    if context_fn is not None:
+        tell("enters contexts around a checkpointed function")
     contexts = (
         context_fn() if context_fn is not None else (contextlib.nullcontext(), contextlib.nullcontext())
     )
-    run = _Run(
-        lambda: function(*args, **kwargs), contexts[1], preserve_rng_state, determinism_check != "none"
-    )
-    run.early_stop = early_stop if _setting["early_stop"] is None else _setting["early_stop"]
-    with contexts[0], _interpreted_plainly(), saved_tensors_hooks(run.pack, run.unpack):
+    run = Run(function, args, kwargs, contexts[1], preserve_rng_state, determinism_check != "none")
+    stops = early_stop if _setting["early_stop"] is None else _setting["early_stop"]
+    run.early_stop = stops and not use_reentrant
+    with contexts[0], run.first(), followed_hooks(run.pack, run.unpack):
         result = function(*args, **kwargs)
     run.completed = True
     return result
 
 
+def _of_a_batch(*values: Any) -> bool:
+    """Whether there are tensors that stand for a batch, whose ops are others: what they need is kept."""
+    leaves: list[Any] = []
+    flatten(values, leaves)
+    return any(isinstance(x, Tensor) and stands_for_batch(x.array) for x in leaves)
+
+
 def _warn_of_default(use_reentrant: bool | None) -> None:
     """Say, as PyTorch does, that a program should choose; here both choices are the same."""
     if use_reentrant is None:
-        warnings.warn(
+        warn(
             "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
-            "use_reentrant=False is what is done.",
-            stacklevel=3,
+            "use_reentrant=False is what is done."
         )
 
 
@@ -143,21 +151,51 @@ class _Slot:
         self.type = (tensor.array.shape, tensor.array.dtype)
 
 
-class _Run:
+class Run:
     """One checkpointed call: counts what the first run keeps, and gives it after a second one.
 
     completed: whether the first run is over; a backward within it asks for a part of what will be kept.
+    recorded: what an interpreter has noted of it. kept: the tensors among the arguments, which nobody may
+    write before backward, each with the number that its writes had.
     """
 
     early_stop: bool | None = True
     completed = False
 
-    def __init__(self, function: Callable[[], Any], context: Any, preserve: bool, check: bool) -> None:
-        self.function, self.context, self.check = function, context, check
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        context: Any,
+        preserve: bool,
+        check: bool,
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.context, self.check = context, check
         generator = default_generator
         self.random = (generator.seed_value, generator.counter) if preserve else None
         self.types: list[Any] = []
         self.made: dict[int, Tensor] = {}
+        self.recorded = state.interpreter.checkpoints(args, preserve) if state.interpreter else None
+        plain = _PLAIN if state.interpreter is None else state.interpreter.evaluating(_PLAIN)
+        # Ops are evaluated at once, and operands cast as they are now.
+        self.modes = {"interpreter": plain, "autocast": state.autocast}
+        self.kept = [(arg, arg.version[0]) for arg in args if isinstance(arg, Tensor)]
+
+    def first(self) -> contextlib.AbstractContextManager[Any]:
+        """Around the first run."""
+        return in_state(**self.modes) if self.recorded is None else self.recorded.first()
+
+    def _again(self) -> None:
+        """The function once more."""
+        if self.recorded is not None and self.recorded.is_going_on():
+            with self.recorded.again():
+                self.function(*self.args, **self.kwargs)
+        else:
+            with in_state(**self.modes):
+                # What observes a run is over with it.
+                getattr(self.function, "of_run", self.function)(*self.args, **self.kwargs)
 
     def pack(self, tensor: Tensor) -> _Slot:
         """Forward keeps a place instead of the tensor."""
@@ -173,14 +211,15 @@ class _Run:
 
     def _compute(self) -> None:
         """Run the function again, and take what it keeps."""
+        self._check_arguments()
         self.made = {}
         generator = default_generator
         now = (generator.seed_value, generator.counter)
         if self.random is not None:
             generator.seed_value, generator.counter = self.random
         try:
-            with self.context, enable_grad(), _interpreted_plainly(), saved_tensors_hooks(self._take, _taken):
-                self.function()
+            with self.context, enable_grad(), followed_hooks(self._take, _taken):
+                self._again()
         except _Enough:
             pass
         finally:
@@ -192,6 +231,21 @@ class _Run:
                 f"recomputation.\nNumber of tensors saved during forward: {len(self.types)}\n"
                 f"Number of tensors saved during recomputation: {len(self.made)}."
             )
+
+    def _check_arguments(self) -> None:
+        for tensor, version in self.kept:
+            if tensor.version[0] != version:
+                raise failure(
+                    RuntimeError,
+                    MODIFIED.format(
+                        name="_NoopSaveInputsBackward",
+                        what="input",
+                        dtype=tensor.array.dtype.name,
+                        shape=[*tensor.array.shape],
+                        then=version,
+                        now=tensor.version[0],
+                    ),
+                )
 
     def _take(self, tensor: Tensor) -> Tensor:
         index = len(self.made)
@@ -211,7 +265,9 @@ class _Run:
             )
         self.made[index] = tensor
         if self.early_stop and len(self.made) == len(self.types):
-            raise _Enough
+            if self.recorded is None or not self.recorded.is_going_on():
+                raise _Enough
+            self.recorded.enough = _Enough()
         return tensor
 
 
@@ -229,17 +285,7 @@ class _Plain(Interpreter):
         """The engine's own ops need no interpreter."""
 
 
-def _runs_plainly() -> bool:
-    return state.interpreter is None or isinstance(state.interpreter, _Plain)
-
-
-@contextlib.contextmanager
-def _interpreted_plainly() -> Iterator[None]:
-    previous, state.interpreter = state.interpreter, _Plain()
-    try:
-        yield
-    finally:
-        state.interpreter = previous
+_PLAIN = _Plain()
 
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]

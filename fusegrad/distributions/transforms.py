@@ -5,6 +5,9 @@ from fusegrad.eager.distributions.event_transforms import __all__ as _of_events
 from fusegrad.eager.distributions.number_transforms import *
 from fusegrad.eager.distributions.number_transforms import __all__ as _of_numbers
 from fusegrad.eager.distributions.transforms import *
-from fusegrad.eager.distributions.transforms import __all__ as _names
+from fusegrad.eager.distributions.transforms import (
+    __all__ as _names,
+    _InverseTransform as _InverseTransform,
+)
 
 __all__ = [*_names, *_of_events, *_of_numbers]

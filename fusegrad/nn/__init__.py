@@ -4,6 +4,7 @@ from typing import Any as _Any
 
 import fusegrad as _fusegrad
 from fusegrad.eager.devices.parallel import DataParallel as DataParallel
+from fusegrad.eager.distributed.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from fusegrad.eager.nn import *
 from fusegrad.eager.nn import __all__ as _names
 from fusegrad.eager.nn.module import Module as _Module
@@ -21,6 +22,7 @@ from fusegrad.nn import (
 __all__ = [
     *_names,
     "DataParallel",
+    "SyncBatchNorm",
     "attention",
     "functional",
     "grad",

@@ -3,6 +3,7 @@
 from typing import Any as _Any
 
 from fusegrad.eager.devices.parallel import DataParallel as DataParallel
+from fusegrad.eager.distributed.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from fusegrad.eager.nn.activations import (
     Hardshrink as Hardshrink,
     PReLU as PReLU,
@@ -97,10 +98,16 @@ from fusegrad.eager.nn.recurrent import (
     RNNCellBase as RNNCellBase,
 )
 from fusegrad.eager.nn.resampling import (
+    ConstantPad1d as _ConstantPad1d,
+    ConstantPad2d as _ConstantPad2d,
+    ConstantPad3d as _ConstantPad3d,
     Upsample as Upsample,
     UpsamplingBilinear2d as UpsamplingBilinear2d,
     UpsamplingNearest2d as UpsamplingNearest2d,
-    _Pad as _Pad,
+    _CircularPadNd as _CircularPadNd,
+    _ConstantPadNd as _ConstantPadNd,
+    _ReflectionPadNd as _ReflectionPadNd,
+    _ReplicationPadNd as _ReplicationPadNd,
 )
 from fusegrad.eager.nn.transformer import (
     MultiheadAttention as MultiheadAttention,
@@ -145,22 +152,22 @@ class CTCLoss(_Declared):
 class ChannelShuffle(_Declared):
     def __init__(self, groups: _Any) -> None: ...
 
-class CircularPad1d(_Pad):
+class CircularPad1d(_CircularPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class ConstantPad1d(_Pad):
+class ConstantPad1d(_ConstantPadNd):
     def __init__(self, padding: _Any, value: _Any) -> None: ...
 
-class ConstantPad2d(_Pad):
+class ConstantPad2d(_ConstantPadNd):
     def __init__(self, padding: _Any, value: _Any) -> None: ...
 
-class ConstantPad3d(_Pad):
+class ConstantPad3d(_ConstantPadNd):
     def __init__(self, padding: _Any, value: _Any) -> None: ...
 
 class CosineEmbeddingLoss(_Declared):
@@ -299,22 +306,22 @@ class RReLU(_Declared):
 class ReLU(_Declared):
     def __init__(self, inplace: bool = False) -> None: ...
 
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_ReflectionPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     def __init__(self, padding: _Any) -> None: ...
 
 class SELU(_Declared):
@@ -372,11 +379,11 @@ class Unfold(_Declared):
         self, kernel_size: _Any, dilation: _Any = 1, padding: _Any = 0, stride: _Any = 1
     ) -> None: ...
 
-class ZeroPad1d(_Pad):
+class ZeroPad1d(_ConstantPad1d):
     def __init__(self, padding: _Any) -> None: ...
 
-class ZeroPad2d(_Pad):
+class ZeroPad2d(_ConstantPad2d):
     def __init__(self, padding: _Any) -> None: ...
 
-class ZeroPad3d(_Pad):
+class ZeroPad3d(_ConstantPad3d):
     def __init__(self, padding: _Any) -> None: ...

@@ -3,11 +3,12 @@
 from collections.abc import Callable as _Callable, Sequence as _Sequence
 from typing import Any as _Any
 
+from fusegrad.eager.core.sizes import Ints as _Ints
 from fusegrad.eager.core.tensor import Tensor as _Tensor
 
-def adaptive_avg_pool1d(input: _Tensor, output_size: _Any) -> _Tensor: ...
-def adaptive_avg_pool2d(input: _Tensor, output_size: _Any) -> _Tensor: ...
-def adaptive_avg_pool3d(input: _Tensor, output_size: _Any) -> _Tensor: ...
+def adaptive_avg_pool1d(input: _Tensor, output_size: _Sequence[int | None] | int) -> _Tensor: ...
+def adaptive_avg_pool2d(input: _Tensor, output_size: _Sequence[int | None] | int) -> _Tensor: ...
+def adaptive_avg_pool3d(input: _Tensor, output_size: _Sequence[int | None] | int) -> _Tensor: ...
 def adaptive_max_pool1d(input: _Tensor, output_size: _Any, return_indices: bool = False) -> _Any: ...
 def adaptive_max_pool2d(input: _Tensor, output_size: _Any, return_indices: bool = False) -> _Any: ...
 def adaptive_max_pool3d(input: _Tensor, output_size: _Any, return_indices: bool = False) -> _Any: ...
@@ -17,9 +18,9 @@ def alpha_dropout(
 ) -> _Tensor: ...
 def avg_pool1d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> _Tensor: ...
@@ -76,58 +77,58 @@ def conv1d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
+    stride: _Ints = 1,
     padding: _Any = 0,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
     groups: int = 1,
 ) -> _Tensor: ...
 def conv2d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
+    stride: _Ints = 1,
     padding: _Any = 0,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
     groups: int = 1,
 ) -> _Tensor: ...
 def conv3d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
+    stride: _Ints = 1,
     padding: _Any = 0,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
     groups: int = 1,
 ) -> _Tensor: ...
 def conv_transpose1d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
-    padding: _Any = 0,
-    output_padding: _Any = 0,
+    stride: _Ints = 1,
+    padding: _Ints = 0,
+    output_padding: _Ints = 0,
     groups: int = 1,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
 ) -> _Tensor: ...
 def conv_transpose2d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
-    padding: _Any = 0,
-    output_padding: _Any = 0,
+    stride: _Ints = 1,
+    padding: _Ints = 0,
+    output_padding: _Ints = 0,
     groups: int = 1,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
 ) -> _Tensor: ...
 def conv_transpose3d(
     input: _Tensor,
     weight: _Tensor,
     bias: _Tensor | None = None,
-    stride: _Any = 1,
-    padding: _Any = 0,
-    output_padding: _Any = 0,
+    stride: _Ints = 1,
+    padding: _Ints = 0,
+    output_padding: _Ints = 0,
     groups: int = 1,
-    dilation: _Any = 1,
+    dilation: _Ints = 1,
 ) -> _Tensor: ...
 def cosine_embedding_loss(
     input1: _Tensor,
@@ -139,7 +140,7 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> _Tensor: ...
 def cosine_similarity(
-    x1: _Tensor, x2: _Tensor, dim: int = 1, eps: float = 1e-08, *, axis: _Any = ...
+    x1: _Tensor, x2: _Tensor, dim: int = 1, eps: float = 1e-08, *, axis: int = 1
 ) -> _Tensor: ...
 def cross_entropy(
     input: _Tensor,
@@ -224,7 +225,7 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> _Tensor: ...
 def gelu(input: _Tensor, approximate: str = "none") -> _Tensor: ...
-def glu(input: _Tensor, dim: int = -1, *, axis: _Any = ...) -> _Tensor: ...
+def glu(input: _Tensor, dim: int = -1, *, axis: int = -1) -> _Tensor: ...
 def grid_sample(
     input: _Tensor,
     grid: _Tensor,
@@ -240,13 +241,7 @@ def group_norm(
     eps: float = 1e-05,
 ) -> _Tensor: ...
 def gumbel_softmax(
-    logits: _Tensor,
-    tau: float = 1,
-    hard: bool = False,
-    eps: float = 1e-10,
-    dim: int = -1,
-    *,
-    axis: _Any = ...,
+    logits: _Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1, *, axis: int = -1
 ) -> _Tensor: ...
 def hardshrink(input: _Tensor, *values: _Any, out: _Any = None, **given: _Any) -> _Tensor: ...
 def hardsigmoid(input: _Tensor, *values: _Any, **given: _Any) -> _Tensor: ...
@@ -331,7 +326,7 @@ def local_response_norm(
     input: _Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
 ) -> _Tensor: ...
 def log_softmax(
-    input: _Tensor, dim: int | None = None, *, dtype: _Any = None, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: int | None = None, *, dtype: _Any = None, axis: int | None = None, out: _Any = None
 ) -> _Tensor: ...
 def logsigmoid(input: _Any) -> _Tensor: ...
 def lp_pool1d(
@@ -354,28 +349,28 @@ def margin_ranking_loss(
 ) -> _Tensor: ...
 def max_pool1d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
-    dilation: _Any = 1,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    dilation: _Ints = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> _Any: ...
 def max_pool2d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
-    dilation: _Any = 1,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    dilation: _Ints = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> _Any: ...
 def max_pool3d(
     input: _Tensor,
-    kernel_size: _Any,
-    stride: _Any = None,
-    padding: _Any = 0,
-    dilation: _Any = 1,
+    kernel_size: _Ints,
+    stride: _Ints | None = None,
+    padding: _Ints = 0,
+    dilation: _Ints = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> _Any: ...
@@ -476,7 +471,7 @@ def normalize(
     eps: float = 1e-12,
     out: _Tensor | None = None,
     *,
-    axis: _Any = ...,
+    axis: _Any = 1,
 ) -> _Tensor: ...
 def one_hot(tensor: _Tensor, num_classes: int = -1) -> _Tensor: ...
 def pad(
@@ -489,7 +484,7 @@ def pairwise_distance(
     eps: float = 1e-06,
     keepdim: bool = False,
     *,
-    keepdims: bool = ...,
+    keepdims: bool = False,
 ) -> _Tensor: ...
 def pdist(input: _Tensor, p: float = 2.0) -> _Tensor: ...
 def pixel_shuffle(input: _Tensor, upscale_factor: int) -> _Tensor: ...
@@ -545,9 +540,11 @@ def soft_margin_loss(
     input: _Tensor, target: _Tensor, size_average: _Any = None, reduce: _Any = None, reduction: str = "mean"
 ) -> _Tensor: ...
 def softmax(
-    input: _Tensor, dim: int | None = None, *, dtype: _Any = None, out: _Any = None, axis: _Any = ...
+    input: _Tensor, dim: int | None = None, *, dtype: _Any = None, axis: int | None = None, out: _Any = None
 ) -> _Tensor: ...
-def softmin(input: _Tensor, dim: int | None = None, *, dtype: _Any = None, axis: _Any = ...) -> _Tensor: ...
+def softmin(
+    input: _Tensor, dim: int | None = None, *, dtype: _Any = None, axis: int | None = None
+) -> _Tensor: ...
 def softplus(input: _Tensor, *values: _Any, **given: _Any) -> _Tensor: ...
 def softshrink(input: _Tensor, lambd: float = 0.5) -> _Tensor: ...
 def softsign(input: _Tensor) -> _Tensor: ...

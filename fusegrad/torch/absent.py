@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +16,30 @@ DTYPES = frozenset(
 )
 # What only tells kinds of tensors apart, and may be mentioned wherever tensors are compared.
 KINDS = frozenset(
-    """sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged _mkldnn channels_last channels_last_3d
+    """sparse_csr sparse_csc sparse_bsr sparse_bsc jagged _mkldnn
     per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric""".split()
 )
+
+
+def _limits(name: str) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.finfo(getattr(ml_dtypes, name))
+
+
+# What may be asked of dtypes of eight bits without any numbers of them: libraries do when they are imported.
+FACTS: dict[str, dict[str, Any]] = {
+    name: {
+        "category": fg.float32.category,
+        "is_floating_point": True,
+        "is_complex": False,
+        "is_signed": True,
+        "itemsize": 1,
+        "limits": functools.partial(_limits, name),
+    }
+    for name in DTYPES
+    if name.startswith("float8")
+}
 
 
 class Absent:
@@ -49,6 +71,9 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        facts = FACTS.get(self._name.removeprefix("torch."), {})
+        if name in facts:
+            return facts[name]
         self._use()
         return type(self)(f"{self._name}.{name}")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
+from fusegrad.eager.core.public import home
+
 HERE = str(Path(__file__).parent)
 # How often each name was asked for in vain, by name, file and line.
 ASKED: Counter[tuple[str, str, int]] = Counter()
@@ -45,7 +47,7 @@ def note_error(error: BaseException) -> None:
     if not isinstance(error, AttributeError) or error.obj is None or trace is None:
         return
     kind = error.obj if isinstance(error.obj, type) else type(error.obj)
-    if not kind.__module__.startswith("fusegrad") or issubclass(kind, ModuleType):
+    if home(kind) is None or issubclass(kind, ModuleType):
         return
     while trace.tb_next is not None:
         trace = trace.tb_next

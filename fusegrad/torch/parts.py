@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import fusegrad.func
+from fusegrad.eager.core.errors import warn
 from fusegrad.eager.nn.hooks import EVERYWHERE
 from fusegrad.torch.absent import DTYPES, KINDS, Absent
+from fusegrad.torch.stand_ins import a_class, a_function
 
 # The PyTorch whose behaviour fusegrad's is held against.
 VERSION = "2.13.0+fusegrad"
@@ -38,22 +41,34 @@ def unchanged(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
-def itself(function: Any) -> Any:
-    """A mark for a compiler that is not there."""
-    return function
+_TRANSFORMS = ("grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap")
+
+
+def _moved(name: str) -> Any:
+    """A transform under the name of the library that it was in before, which warns."""
+
+    def transform(*args: Any, **kwargs: Any) -> Any:
+        place = "torch.vmap" if name == "vmap" else f"torch.func.{name}"
+        warn(
+            "We've integrated functorch into PyTorch. As the final step of the integration, "
+            f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future version of "
+            f"PyTorch >= 2.3. Please use `{place}` instead",
+            FutureWarning,
+        )
+        return getattr(fusegrad.func, name)(*args, **kwargs)
+
+    transform.__name__ = transform.__qualname__ = name
+    return transform
 
 
 _PARTS: dict[str, dict[str, Any]] = {
-    "torch": {"__version__": VERSION},
-    "torch.version": {"__version__": VERSION},
-    "torch.compiler": {
-        "set_stance": nothing,
-        "is_compiling": no,
-        "is_dynamo_compiling": no,
-        "allow_in_graph": itself,
+    "torch": {
+        "__version__": VERSION,
+        "is_vulkan_available": no,
+        "is_autocast_ipu_enabled": no,
+        "is_autocast_xla_enabled": no,
     },
-    "torch.fx": {"wrap": itself},
-    "torch.distributed": {"is_available": no, "is_initialized": no},
+    "torch.version": {"__version__": VERSION},
     # PyTorch's is the standard library's, and sends tensors through shared memory.
     "torch.multiprocessing": {name: getattr(multiprocessing, name) for name in multiprocessing.__all__},
     "torch.backends": {"disable_global_flags": nothing},
@@ -61,6 +76,14 @@ _PARTS: dict[str, dict[str, Any]] = {
         "check_sparse_tensor_invariants": SimpleNamespace(is_enabled=no, enable=nothing, disable=nothing)
     },
     "torch.__config__": {"show": lambda: "fusegrad"},
+    "functorch": {
+        name: a_class(f"functorch.{name}") for name in ("FunctionalModule", "FunctionalModuleWithBuffers")
+    }
+    | {name: a_function(f"functorch.{name}") for name in ("make_functional", "make_functional_with_buffers")}
+    | {name: _moved(name) for name in _TRANSFORMS},
+    # Libraries ask whether a tensor is one of these.
+    "functorch.dim": {name: a_class(f"functorch.dim.{name}") for name in ("Dim", "DimList", "Tensor")}
+    | {"dims": a_function("functorch.dim.dims")},
 }
 # Variables of PyTorch's that programs read and set, and where fusegrad has them.
 VARIABLES: dict[str, tuple[Any, str]] = {
@@ -109,17 +132,6 @@ for _backend in (
         "allow_tf32": False,
     }
 
-# Modules of PyTorch's whose names the package has that they lie in, and no module of their own here.
-_IN_THEIR_PACKAGE = """
-binomial cauchy chi2 constraint_registry continuous_bernoulli exp_family exponential fishersnedecor
-generalized_pareto geometric gumbel half_cauchy half_normal inverse_gamma kumaraswamy lkj_cholesky log_normal
-logistic_normal lowrank_multivariate_normal mixture_same_family multinomial negative_binomial pareto poisson
-studentT von_mises weibull wishart
-"""
-# Functions of fusegrad's that have the names of one of torch's modules.
-BEHIND = {"torch.jit": "jit"}
-PACKAGES = {f"torch.distributions.{name}": "torch.distributions" for name in _IN_THEIR_PACKAGE.split()}
-
 
 def of(name: str, absent: type[Absent] = Absent) -> dict[str, Any]:
     """The names that a module of torch has from here; `absent` makes those that may only be mentioned."""
@@ -129,4 +141,4 @@ def of(name: str, absent: type[Absent] = Absent) -> dict[str, Any]:
 
 def has(name: str) -> bool:
     """Whether there is a module of this name, or one below it, here."""
-    return name in BEHIND or any(known == name or known.startswith(f"{name}.") for known in _PARTS)
+    return any(known == name or known.startswith(f"{name}.") for known in _PARTS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import random
 import signal
 import sys
@@ -16,7 +18,8 @@ import pytest
 import fusegrad as fg
 from fusegrad.eager.autograd import accumulation
 from fusegrad.eager.core.handlers import Guarded, in_charge
-from fusegrad.eager.core.state import Interpreter, state
+from fusegrad.eager.core.state import Interpreter, in_modes, in_state, modes, state
+from fusegrad.tracer.ir import evaluation
 
 if not hasattr(signal, "setitimer"):
     pytest.skip("no timers here", allow_module_level=True)
@@ -159,15 +162,20 @@ def deferred():
 
 
 class Handler:
-    """Does some work, also in the middle of its own; counts how often it was done."""
+    """Does some work, also in the middle of its own; counts how often it was done.
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.work, self.count, self.depth = work, 0, 0
+    It comes again some time after it has begun and ended: however slow the machine is, what it interrupts
+    gets on.
+    """
+
+    def __init__(self, work: Callable[[], Any], again: float) -> None:
+        self.work, self.again, self.count, self.depth = work, again, 0, 0
         self.errors: list[Exception] = []
 
     def __call__(self, *_: Any) -> None:
         if self.depth == 2:
             return
+        signal.setitimer(signal.ITIMER_REAL, self.again)
         self.depth += 1
         try:
             with fg.enable_grad():  # it may come where gradients are off
@@ -177,6 +185,7 @@ class Handler:
             self.errors.append(error)
         finally:
             self.depth -= 1
+            signal.setitimer(signal.ITIMER_REAL, self.again)
 
 
 @pytest.fixture
@@ -185,9 +194,9 @@ def alarms() -> Iterator[Callable[..., None]]:
     assert threading.current_thread() is threading.main_thread()
     previous = signal.getsignal(signal.SIGALRM)
 
-    def begin(handler: Any, seconds: float, again: float = 0.0) -> None:
+    def begin(handler: Any, seconds: float) -> None:
         signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, seconds, again)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     yield begin
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -201,12 +210,13 @@ def test_what_a_handler_adds_is_added_once(name: str, deterministic: bool, alarm
     try:
         w, once, each = PROGRAMS[name]()
         own, other = leaf(7), fg.jit(lambda z: (z * z).sum())
-        handler = Handler(lambda: ((w * 1.0).sum() + (own * 3).sum() + other(own * 1.0)).backward())
+        handler = Handler(lambda: ((w * 1.0).sum() + (own * 3).sum() + other(own * 1.0)).backward(), 0.0003)
         calls, end = 0, time.monotonic() + 60
-        alarms(handler, 0.0003, 0.0003)
+        alarms(handler, 0.0003)
         while (handler.count < 30 or calls < 10) and time.monotonic() < end:
             once()
             calls += 1
+        handler.again = 0  # one may be about to come
         signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         fg.use_deterministic_algorithms(False)
@@ -256,6 +266,101 @@ def test_what_a_handler_raises_comes_out_and_leaves_nothing_half_done(
     w.grad = None
     once()
     assert fg.equal(w.grad, fg.full_like(w, each))
+
+
+class Comes:
+    """A handler that raises at one of the places where Python calls handlers: when a function of Python's is
+    entered, or one of C's has returned.
+    """
+
+    def __init__(self) -> None:
+        self.seen, self.place = 0, 0
+
+    def __call__(self, frame: Any, event: str, _: Any) -> None:
+        if event in ("call", "c_return"):
+            self.seen += 1
+            if self.seen == self.place:
+                raise Came
+
+    def within(self, function: Callable[[], Any], place: int) -> int:
+        """Call `function`; the number of places. place: where to raise, from 1 on; 0: nowhere."""
+        self.seen, self.place = 0, place
+        sys.setprofile(self)
+        try:
+            function()
+        except Came:
+            pass
+        finally:
+            sys.setprofile(None)
+        return self.seen
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.usefixtures("faults_are_covered")
+def test_wherever_a_handler_raises_nobody_stays_in_charge(
+    name: str, alarms: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # where Python can raise nothing
+    rng, comes, before = random.Random(name), Comes(), modes()
+    alarms(comes, 60)
+    w, once, each = PROGRAMS[name]()
+    places = comes.within(once, 0)
+    for _ in range(60):
+        comes.within(once, rng.randint(1, places))
+        assert state.interpreter is None and modes() == before
+        w.grad = None
+        once()
+        assert fg.equal(w.grad, fg.full_like(w, each))
+
+
+def stays_in_charge(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Who is in charge after a handler has raised between what puts somebody aside and what is done then."""
+
+    class Entered(in_state):
+        def __enter__(self) -> None:
+            super().__enter__()
+            raise Came
+
+    monkeypatch.setattr(evaluation, "in_state", Entered)
+    recorder = Interpreter()
+    before, state.interpreter = state.interpreter, recorder
+    try:
+        with in_modes(modes()), pytest.raises(Came) as came, evaluation.alone():
+            pass
+    finally:
+        state.interpreter = before
+    del came  # with it goes what the exception has left half way through
+    gc.collect()
+    left, state.interpreter = state.interpreter, None
+    return left
+
+
+def test_what_is_left_half_way_through_puts_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stays_in_charge(monkeypatch) is None
+
+
+def test_a_generator_that_puts_back_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def generated() -> Iterator[None]:
+        before, state.interpreter = state.interpreter, None
+        try:
+            yield
+        finally:
+            state.interpreter = before
+
+    class Interrupted:
+        def __init__(self) -> None:
+            self.inner = generated()
+
+        def __enter__(self) -> None:
+            self.inner.__enter__()
+            raise Came
+
+        def __exit__(self, *exception: object) -> None:
+            raise AssertionError("it was never entered")
+
+    monkeypatch.setattr(evaluation, "alone", Interrupted)
+    assert stays_in_charge(monkeypatch) is not None
 
 
 def handlers() -> dict[str, Any]:

@@ -177,12 +177,14 @@ def special_pairs(shapes: Sequence[tuple[int, ...]], dtype: str) -> list[list[np
     ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", CHOOSING)
 def test_what_chooses_at_every_length(name: str, dtype: str):
     check(CHOOSING[name], specials(EVERY_LENGTH, dtype))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions_of_one(dtype: str):
     for name, function in (SINGLE | LOSSES).items():
@@ -192,6 +194,7 @@ def test_functions_of_one(dtype: str):
             raise AssertionError(name) from error
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_functions_of_two(name: str, dtype: str):

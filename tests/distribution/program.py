@@ -7,6 +7,7 @@ from typing import Any, assert_type
 
 import fusegrad as fg
 from fusegrad import nn, optim
+from fusegrad.export import Exported, load
 from fusegrad.nn import functional as F
 from fusegrad.nn.parameter import Parameter
 from fusegrad.nn.utils.rnn import pad_sequence
@@ -99,6 +100,15 @@ def compiled(x: fg.Tensor, weight: fg.Tensor) -> None:
     derive: Callable[..., Any] = fg.jit(fg.value_and_grad(energy, argnums=(0, 1)))
     value, gradients = derive(x, weight)
     print(value, gradients, fg.hessian(energy))
+
+
+def exported(model: Network, x: fg.Tensor) -> None:
+    """`export` is called, and has names."""
+    fg.export(model, (x,), "model.html")
+    fg.export.save(model, (x,), "model.fgx", dynamic_shapes={"x": {0: fg.export.Dim("batch")}})
+    again: nn.Module = load("model.fgx")
+    assert_type(fg.export.load("model.fgx"), Exported)
+    print(again)
 
 
 ops(fg.eye(2))

@@ -28,3 +28,4 @@ nn.ReLU(no_such_option=1)  # error
 text: str = fg.tanh(x)  # error
 number: int = energy(x, 2)  # error
 fg.jit(verify="often")  # error
+fg.export(x)  # error

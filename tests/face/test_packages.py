@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import fusegrad as fg
+from fusegrad.eager.distributed import declined
 
 COMMANDS = {"fusegrad.cli", "fusegrad.__main__", "fusegrad.moved"}
 ENGINE = ("fusegrad.eager", "fusegrad.tracer", "fusegrad.compiler")
@@ -36,12 +37,20 @@ def test_they_are_the_ones_of_pytorch() -> None:
     assert not [name for name in PACKAGES if name.startswith(ENGINE)]
 
 
+DECLINED = {f"fusegrad.distributed.{part}" for part in declined.WHY}  # of which any name says so
+
+
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_package_has_what_it_lists(name: str) -> None:
     module = importlib.import_module(name)
     assert Path(module.__file__ or "").parent.is_relative_to(Path(fg.__file__).parent)
     assert module.__name__ == name and sys.modules[name] is module
-    assert module.__all__ and set(module.__all__) <= set(dir(module))
+    if name in DECLINED:
+        with pytest.raises(NotImplementedError, match=name.removeprefix("fusegrad.")):
+            module.Anything()
+    else:
+        assert module.__all__
+    assert set(module.__all__) <= set(dir(module))
     assert len(set(module.__all__)) == len(module.__all__)
     parent, _, child = name.rpartition(".")
     found = getattr(importlib.import_module(parent), child)

@@ -145,7 +145,8 @@ def one(): return 1
 def two(): return 2
 
 print(double(torch.ones(2)).tolist(), one(), two(), torch.jit.Final[int])
-print(torch.jit.ScriptModule is torch.nn.Module)
+scripted = torch.jit.ScriptModule
+print(issubclass(scripted, torch.nn.Module) and not isinstance(torch.nn.ReLU(), scripted))
 print(torch.distributed.is_available(), torch.jit.is_scripting())
 model = torch.compile(torch.nn.Linear(1, 1), backend="eager")
 model.extra = 3
@@ -156,7 +157,7 @@ print(list(model.state_dict()), model._orig_mod.extra)
         "[True, True, True]",
         "[2.0, 2.0] 1 2 typing.Final[int]",
         "True",
-        "False False",
+        "True False",
         "['_orig_mod.weight', '_orig_mod.bias'] 3",
     ]
 
@@ -164,3 +165,42 @@ print(list(model.state_dict()), model._orig_mod.extra)
 def test_metadata_has_the_version():
     (folder,) = SITE.glob("torch-*.dist-info")
     assert f"Version: {VERSION}\n" in (folder / "METADATA").read_text()
+
+
+def test_dtypes_of_eight_bits_tell_their_limits(tmp_path: Path):
+    """Libraries ask when they are imported. PyTorch's eps of e5m2fnuz is one of three bits: it has two."""
+    names = [name for name in vars(torch) if name.startswith("float8") and name != "float8_e5m2fnuz"]
+    assert len(names) == 4
+    asked = "bits eps max min tiny smallest_normal resolution dtype".split()
+    text = f"""
+import torch
+for name in {names!r}:
+    kind = getattr(torch, name)
+    limits = torch.finfo(kind)
+    print([getattr(limits, a) for a in {asked!r}], repr(limits), kind.itemsize, kind.is_floating_point)
+"""
+    right = []
+    for name in names:
+        kind = getattr(torch, name)
+        limits = torch.finfo(kind)
+        right.append(
+            f"{[getattr(limits, a) for a in asked]} {limits!r} {kind.itemsize} {kind.is_floating_point}"
+        )
+    assert run(tmp_path, text).splitlines() == right
+
+
+def test_whether_distributions_check_is_told_by_their_class():
+    """pyro reads it there, and a class may say it for itself."""
+    for lib in (fg, torch):
+        base = lib.distributions.Normal
+        lib.distributions.Distribution.set_default_validate_args(True)
+        assert lib.distributions.Distribution._validate_args is True
+
+        class Unchecked(base):
+            _validate_args = False
+
+        Unchecked(0.0, -1.0)
+        with pytest.raises(ValueError):
+            Unchecked(0.0, -1.0, validate_args=True)
+        with pytest.raises(ValueError):
+            base(0.0, -1.0)

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from fusegrad.torch import face
+from fusegrad.torch.surface import surface
 from peers import missing, parts
 
 # What is read from PyTorch's checkout, as it is: its test tools, and the trees that they use.
@@ -21,6 +22,7 @@ class Finder(face.Finder):
     """`checkout`, if there is one, is where PyTorch's test tools lie."""
 
     absent_kind = missing.Missing
+    derived = False  # what stands for names is `missing`'s
 
     def __init__(self, checkout: Path | None) -> None:
         self.checkout = checkout
@@ -38,7 +40,14 @@ class Finder(face.Finder):
     def has_part(self, name: str) -> bool:
         return super().has_part(name) or any(k == name or k.startswith(f"{name}.") for k in parts.PARTS)
 
+    def listed(self, name: str) -> list[str] | None:
+        names = super().listed(name)
+        return [] if names is None and missing.is_reading() else names
+
     def absent(self, name: str) -> Any:
+        module, _, last = name.rpartition(".")
+        if last in surface.names(module) and (value := face.present(module, last)) is not face.NOTHING:
+            return value
         if missing.is_reading() and name not in NOWHERE:
             return missing.Missing(name)
         return super().absent(name)

@@ -52,6 +52,10 @@ class Missing(Absent):
 
     __all__ = ()  # a module that is not there lists nothing
 
+    @property
+    def __name__(self) -> str:  # lists of optimizers name their tests by them
+        return self._name.rpartition(".")[2]
+
     def __call__(self, *args: Any, **_: Any) -> Any:
         function = args[0] if len(args) == 1 and isinstance(args[0], FunctionType) else None
         if is_reading() and function is not None and function.__name__.startswith("test"):

@@ -1,4 +1,4 @@
-"""What became of each test: passed, skipped by PyTorch's own marks, declined, set aside, or failed."""
+"""What became of each test: passed, skipped by PyTorch's own marks, declined, set aside, unjudged, failed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def reasons() -> list[tuple[re.Pattern[str], str, bool]]:
 
 @dataclass
 class Test:
-    """One test: `outcome` is passed, skipped, declined, set aside or failed.
+    """One test: `outcome` is passed, skipped, declined, set aside, unjudged or failed.
+
+    Set aside is what PyTorch fails for the same reason, unjudged what it fails for want of the harness.
 
     kind: of a failure, "wrong" (another value, dtype, shape, ...), "not refused", "error type", "text" of an
     error, "missing" (a name), "crash", "time", "memory" or "error".
@@ -104,10 +106,11 @@ def error_of(line: dict[str, Any]) -> str:
 
 @dataclass
 class File:
-    """The tests of one file."""
+    """The tests of one file, or an n-th of them."""
 
     name: str
     tests: list[Test] = field(default_factory=list)
+    one_in: int = 1
 
     @staticmethod
     def read(
@@ -117,7 +120,7 @@ class File:
         path = checkout / "test" / f"{name}.py"
         sources = Sources(path)
         last = {line["test"]: line for line in lines if "outcome" in line}
-        theirs = {line["test"] for line in beside if line["test"] and line.get("outcome") == "failed"}
+        theirs = {line["test"]: line for line in beside if line["test"] and line.get("outcome") == "failed"}
         return File(name, [_test(line, sources, theirs) for line in last.values()])
 
     def count(self, *outcomes: str) -> int:
@@ -126,16 +129,35 @@ class File:
     @property
     def collected(self) -> int:
         """The tests that PyTorch runs on a CPU."""
-        return self.count("passed", "declined", "set aside", "failed")
+        return self.count("passed", "declined", "set aside", "unjudged", "failed")
 
     def summary(self) -> str:
         kinds = Counter(t.kind for t in self.tests if t.outcome == "failed")
-        outcomes = ("passed", "declined", "set aside", "skipped", "failed")
+        outcomes = ("passed", "declined", "set aside", "unjudged", "skipped", "failed")
         counts = " ".join(f"{self.count(o)} {o}," for o in outcomes)
         return f"{self.name}: {counts.rstrip(',')} {dict(kinds.most_common())}"
 
 
-def _test(line: dict[str, Any], sources: Sources, theirs: set[str]) -> Test:
+def is_of_the_harness(line: dict[str, Any]) -> bool:
+    """Whether a failure of PyTorch's is one of its test tools, which are of another version than the file."""
+    if line["type"] == "RecursionError":
+        return True
+    frames = [f for f in line.get("frames", []) if "/unittest/" not in f[0]]
+    inside = bool(frames) and "/torch/testing/" in frames[-1][0]
+    return inside and line["type"] in ("AttributeError", "ImportError", "NameError", "KeyError")
+
+
+def same_reason(ours: dict[str, Any], theirs: dict[str, Any], path: Path) -> bool:
+    """Whether two runs of a test failed in the same line of its file, or with the same error."""
+
+    def last(line: dict[str, Any]) -> Any:
+        return next((f[2] for f in reversed(line.get("frames", [])) if f[0] == str(path)), None)
+
+    alike = (ours["type"], ours["message"]) == (theirs["type"], theirs["message"])
+    return alike or (last(ours) is not None and last(ours) == last(theirs))
+
+
+def _test(line: dict[str, Any], sources: Sources, theirs: dict[str, dict[str, Any]]) -> Test:
     test = Test(line["test"], line["outcome"])
     if test.outcome == "failed":
         test.kind, test.error = kind_of(line), error_of(line)
@@ -148,8 +170,12 @@ def _test(line: dict[str, Any], sources: Sources, theirs: set[str]) -> Test:
             test.declined = next((d.name for d in declined() if d.covers(test, source)), "")
         known = next(((why, aside) for names, why, aside in reasons() if names.search(test.name)), None)
         test.why, aside = known or ("", False)
-        if test.name in theirs or line["type"] == "UnexpectedSuccess" or aside:
+        peer = theirs.get(test.name)
+        alike = peer is not None and same_reason(line, peer, sources.path)
+        if line["type"] == "UnexpectedSuccess" or aside or alike:
             test.outcome = "set aside"
+        elif peer is not None and is_of_the_harness(peer):
+            test.outcome, test.why = "unjudged", f"with PyTorch: {error_of(peer)}"
         elif test.declined:
             test.outcome = "declined"
     return test

@@ -11,6 +11,7 @@ from typing import Any
 
 from fusegrad.eager.data.worker import Caught
 from fusegrad.torch.parts import no, nothing
+from peers.missing import Missing
 
 
 def exists(module: str) -> bool:
@@ -32,6 +33,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "SymBool": Nothing,
         "ScriptObject": Nothing,
         "_jit_internal": SimpleNamespace(),
+        "ops": Missing("torch.ops"),  # lists of ops mention those of PyTorch's core
     },
     "torch._C": {
         "_get_privateuse1_backend_name": lambda: "privateuseone",
@@ -42,6 +44,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "ScriptMethod": type("ScriptMethod", (), {"__call__": nothing}),
         "ScriptDict": Nothing,
         "ScriptList": Nothing,
+        "DispatchKey": Missing("torch._C.DispatchKey"),
         "has_lapack": True,
         "has_spectral": True,
     },
@@ -52,6 +55,11 @@ PARTS: dict[str, dict[str, Any]] = {
     "torch._inductor.utils": {"GPU_TYPES": ["cuda", "xpu"]},
     "torch._logging.scribe": {"open_source_signpost": nothing},
     "torch.utils.deterministic": {"fill_uninitialized_memory": True},
+    # Which devices have implementations for lists of tensors.
+    "torch.utils._foreach_utils": {
+        "_get_foreach_kernels_supported_devices": list,
+        "_get_fused_kernels_supported_devices": list,
+    },
     "torch.utils._import_utils": {"_check_module_exists": exists},
     "torch.storage": {
         "_get_always_warn_typed_storage_removal": no,

@@ -13,7 +13,7 @@ from typing import Any
 
 from peers.worker import SECONDS
 
-GRACE = 30
+GRACE = 240  # what a file may take to be read, on a busy machine
 
 
 def run_file(
@@ -23,12 +23,28 @@ def run_file(
     only: str = "",
     with_torch: bool = False,
     seconds: int = SECONDS,
+    these: set[str] | None = None,
+    one_in: int = 1,
 ) -> None:
-    """Run all tests of a file into `results`, anew; each for `seconds` at most."""
+    """Run the tests of a file into `results`, anew; each for `seconds` at most.
+
+    these: only tests with these names are run, and `results` keeps the others' lines.
+    one_in: otherwise an n-th of the tests is.
+    """
     results.parent.mkdir(parents=True, exist_ok=True)
-    results.unlink(missing_ok=True)
     command = [sys.executable, "-m", "peers.worker", str(file), str(results), "--checkout", str(checkout)]
-    command += ["--only", only, "--seconds", str(seconds), *["--with-torch"] * with_torch]
+    command += ["--only", only, "--seconds", str(seconds), "--one-in", str(one_in)]
+    command += ["--with-torch"] * with_torch
+    if these is None:
+        results.unlink(missing_ok=True)
+    else:
+        if not these:
+            return
+        kept = [line for line in read(results) if line.get("outcome") and line["test"] not in {"", *these}]
+        results.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        names = results.with_suffix(".these")
+        names.write_text(json.dumps(sorted(these)))
+        command += ["--these", str(names)]
     while True:
         with results.with_suffix(".log").open("a") as log:
             worker = subprocess.Popen(

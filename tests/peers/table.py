@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from peers.outcomes import File, declined
 
 HEAD = """# PyTorch's own tests, run with fusegrad in torch's place
@@ -15,16 +17,26 @@ cd tests; python -m peers CHECKOUT --markdown ../docs/pytorch_tests.md
 
 A test is collected if PyTorch runs it on a CPU without CUDA. What fusegrad declines was written down before
 the first run, in `tests/peers/declined.toml`. Set aside is what does not say how PyTorch behaves today:
-tests that PyTorch {peer} itself fails (`--with-torch`, then `--beside`), and those that assert a failure
-which PyTorch calls its own. Each other failing test is below with its reason: `wrong` is another value,
-dtype, shape or stride, `text` an error in other words.
+tests that PyTorch {peer} itself fails in the same line, or with the same error (`--with-torch`, then
+`--beside`), and those that assert a failure which PyTorch calls its own. Unjudged is what PyTorch fails for
+want of test tools of its version, and fusegrad too; it is named below. Each other failing test is below with
+its reason: `wrong` is another value, dtype, shape or stride, `text` an error in other words. Of files with a
+number behind their name (`FILE:N`) an N-th of the tests was run, drawn by their names.
 """
 
 
-def markdown(files: list[File], version: str, peer: str) -> str:
-    """The whole page."""
+def markdown(files: list[File], version: str, peer: str, others: Sequence[str] = ()) -> str:
+    """The whole page. others: files that were not run."""
     head = HEAD.format(version=version, peer=peer)
-    return "\n".join([head, *_counts(files), *_sentences(files), *_failures(files)]) + "\n"
+    parts = [
+        head,
+        *_counts(files),
+        *(["", f"Not run this time: {', '.join(f'`{name}`' for name in others)}."] if others else []),
+        *_sentences(files),
+        *_failures(files, "failed", "What fails, and why"),
+        *_failures(files, "unjudged", "What PyTorch's own test tools do not let it run"),
+    ]
+    return "\n".join(parts) + "\n"
 
 
 def _counts(files: list[File]) -> list[str]:
@@ -32,16 +44,19 @@ def _counts(files: list[File]) -> list[str]:
     failed = sum(f.count("failed") for f in files)
     lines = [
         f"**{collected} tests collected, {passed} pass: {_share(passed, collected)}; of those neither "
-        f"declined nor set aside, {passed} of {passed + failed} pass: {_share(passed, passed + failed)}.**",
+        f"declined, unjudged nor set aside, {passed} of {passed + failed} pass: "
+        f"{_share(passed, passed + failed)}.**",
         "",
-        "| file | collected | declined | set aside | passed | failed | of all | of those that count |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| file | collected | declined | set aside | unjudged | passed | failed | of all | of what counts |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for f in files:
         passed, failed = f.count("passed"), f.count("failed")
+        name = f.name if f.one_in == 1 else f"{f.name}:{f.one_in}"
         lines.append(
-            f"| `{f.name}` | {f.collected} | {f.count('declined')} | {f.count('set aside')} | {passed} "
-            f"| {failed} | {_share(passed, f.collected)} | {_share(passed, passed + failed)} |"
+            f"| `{name}` | {f.collected} | {f.count('declined')} | {f.count('set aside')} "
+            f"| {f.count('unjudged')} | {passed} | {failed} | {_share(passed, f.collected)} "
+            f"| {_share(passed, passed + failed)} |"
         )
     return lines
 
@@ -59,13 +74,13 @@ def _sentences(files: list[File]) -> list[str]:
     return lines
 
 
-def _failures(files: list[File]) -> list[str]:
+def _failures(files: list[File], outcome: str, title: str) -> list[str]:
     """Tests that fail for the same reason share a line."""
-    lines = ["", "## What fails, and why"]
+    lines = ["", f"## {title}"]
     for f in files:
         reasons: dict[tuple[str, str], list[str]] = {}
         for test in f.tests:
-            if test.outcome == "failed":
+            if test.outcome == outcome:
                 reasons.setdefault((test.kind, test.reason), []).append(test.name)
         if reasons:
             lines += ["", f"### `{f.name}`", "", "| tests | kind | why |", "| --- | --- | --- |"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from peers import outcomes, runs, table
+from peers.worker import drawn
 
 ROOM = Path(__file__).resolve().parent
 FILE = """
@@ -141,6 +142,20 @@ def test_nothing_is_left_out(file: outcomes.File) -> None:
     assert file.collected == len(EXPECTED) - 1
 
 
+def test_a_sample_is_drawn_by_names(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    path = tmp_path / "test" / "test_many.py"
+    tests = "".join(f"    def test_{i}(self): pass\n" for i in range(60))
+    path.write_text(f"import unittest\nclass TestMany(unittest.TestCase):\n{tests}")
+    runs.run_file(path, tmp_path / "results.jsonl", tmp_path, one_in=6)
+    file = outcomes.File.read("test_many", runs.read(tmp_path / "results.jsonl"), tmp_path)
+    file.one_in = 6
+    names = {f"TestMany.test_{i}" for i in range(60)}
+    assert {t.name for t in file.tests} == {name for name in names if drawn(name, 6)}
+    assert 2 < len(file.tests) < 25
+    assert f"| `test_many:6` | {len(file.tests)} |" in table.markdown([file], "0.0", "0.1")
+
+
 def test_missing_names_say_which() -> None:
     code = "import torch; torch.nn.NoSuchLayer"
     done = subprocess.run(
@@ -170,7 +185,7 @@ def test_the_list_of_what_is_declined_is_short() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of time and memory are POSIX's")
 def test_the_table_says_what_failed_and_why(file: outcomes.File) -> None:
     page = table.markdown([file], "0.0", "0.1")
-    assert "| `test_made_up` | 16 | 2 | 0 | 4 | 10 | 25.0 % | 28.6 % |" in page
+    assert "| `test_made_up` | 16 | 2 | 0 | 0 | 4 | 10 | 25.0 % | 28.6 % |" in page
     assert (
         "| `TestMadeUp.test_missing` | missing | AttributeError: fusegrad has no torch.no_such_name |" in page
     )
@@ -181,23 +196,25 @@ def test_what_torch_fails_too_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "test").mkdir()
     (tmp_path / "test" / "test_x.py").write_text("")
     failed = {"outcome": "failed", "type": "TypeError", "message": ""}
-    lines = [{"test": name, **failed} for name in ("C.a", "C.b")]
-    theirs = [{"test": "C.a", "outcome": "failed"}, {"test": "C.b", "outcome": "passed"}]
+    lines = [{"test": name, **failed} for name in ("C.a", "C.b", "C.c", "C.d")]
+    theirs = [{"test": "C.a", **failed}, {"test": "C.b", "outcome": "passed"}]
+    theirs.append({"test": "C.c", **failed, "type": "RecursionError"})
+    theirs.append({"test": "C.d", **failed, "type": "ValueError"})  # another failure than ours
     file = outcomes.File.read("test_x", lines, tmp_path, theirs)
-    assert [t.outcome for t in file.tests] == ["set aside", "failed"]
+    assert [t.outcome for t in file.tests] == ["set aside", "failed", "unjudged", "failed"]
 
 
 def test_the_page_is_about_the_list_and_adds_up() -> None:
     page = (ROOM.parent.parent / "docs" / "pytorch_tests.md").read_text()
     for entry in outcomes.declined():
         assert f"| {entry.name} | {entry.sentence} |" in page
-    rows = [list(map(int, row)) for row in re.findall(r"^\| `\S+` \|" + r" (\d+) \|" * 5, page, re.MULTILINE)]
-    for collected, declined, aside, passed, failed in rows:
-        assert collected == declined + aside + passed + failed
-    passed, failed = sum(row[3] for row in rows), sum(row[4] for row in rows)
+    rows = [list(map(int, row)) for row in re.findall(r"^\| `\S+` \|" + r" (\d+) \|" * 6, page, re.MULTILINE)]
+    for collected, declined, aside, unjudged, passed, failed in rows:
+        assert collected == declined + aside + unjudged + passed + failed
+    passed, failed = sum(row[4] for row in rows), sum(row[5] for row in rows)
     assert f"{sum(row[0] for row in rows)} tests collected, {passed} pass" in page
     assert f"{passed} of {passed + failed} pass" in page
-    told = page.partition("## What fails, and why")[2]
+    told = page.partition("## What fails, and why")[2].partition("## What PyTorch's own test tools")[0]
     assert len(re.findall(r"`\w+\.test\w*`", told)) == failed
 
 

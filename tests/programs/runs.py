@@ -15,8 +15,9 @@ import jit_checks
 import numpy as np
 
 HERE = Path(__file__).parent
-FILES = {path.stem: path for path in HERE.glob("*/*.py")}
+FILES = {path.stem: path for path in (*HERE.glob("*/*.py"), *HERE.glob("strangers/*/*.py"))}
 NAMES = sorted(FILES)
+STRANGERS = sorted(path.stem for path in HERE.glob("strangers/*/*.py"))  # see `strangers.toml`
 IMPORT = re.compile(r"^(import|from) torch(\S*)( as \w+)?", re.MULTILINE)
 FOLDER = tempfile.TemporaryDirectory()
 

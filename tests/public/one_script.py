@@ -134,7 +134,7 @@ class Compiled:
             if len(self._steps.seconds) >= self._late:
                 self.calls += 1
                 if key not in self._before:
-                    self._before[key] = _replays(jitted)
+                    self._before[key] = replays(jitted)
             self._within = True
             self._note(False)
             try:
@@ -150,15 +150,15 @@ class Compiled:
         """How many of the late calls ran Python. It is asked, not counted on the way: what a call does
         besides the script's own would be part of what is compiled.
         """
-        replays = sum(_replays(self._made[key]) - before for key, before in self._before.items())
-        return self.calls - replays
+        answered = sum(replays(self._made[key]) - before for key, before in self._before.items())
+        return self.calls - answered
 
     def reasons(self) -> list[str]:
         """What `explain` says of each that is compiled."""
         return [str(jitted.explain()) for jitted in self._made.values()]
 
 
-def _replays(jitted: Any) -> int:
+def replays(jitted: Any) -> int:
     """How many calls were answered without Python."""
     entries = jitted.explain().as_dict()["entries"]
     return sum(path["calls"] for entry in entries for path in entry["paths"])

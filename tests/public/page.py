@@ -23,6 +23,8 @@ script is changed; its data are random, and sizes are made smaller by its own ar
   numbers are not PyTorch's: games last longer, or less, and so the steps of who plays. Each way is a process
   of its own, one after the other. What is compiled about as fast as PyTorch is (0.8 to 1.25 times) is run
   three times, and the middle of each way counts; still, small differences are the machine's.
+
+Single steps of training, in the manner of 60 other repositories: [strangers.md](strangers.md).
 """
 
 

@@ -33,6 +33,7 @@ def run(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("warm", [1, 3, 40])
 def test_no_program_differs_from_eager_and_most_are_compiled(warm: int, tmp_path: Path):
     rows = run(tmp_path, "mod:adapter", "--ref", "eager", "--warm", str(warm))

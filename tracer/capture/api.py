@@ -13,22 +13,25 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.engine import reachable
+from fusegrad.eager.core.families import is_dense, layout_of
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.pytree import contents, flatten, is_container
-from fusegrad.eager.core.shared import is_same
 from fusegrad.eager.core.state import modes, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.aliases import aliased, sharing
 from fusegrad.tracer.capture.callbacks import Callbacks
 from fusegrad.tracer.capture.captured import Attribute, Capture, Items, Left, Output, Reason
 from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.loop_hooks import FOLLOWING
 from fusegrad.tracer.capture.naming import NamingObserver
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
-from fusegrad.tracer.ir.graph import Graph, ancestors
+from fusegrad.tracer.ir.graph import Graph, Value, ancestors
 from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.arrays.into_tensors import ArrayInput, made_of
 from fusegrad.tracer.observe.hosts import Place
 from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.observer import Observer
+from fusegrad.tracer.observe.python import context_variables, contexts
 from fusegrad.tracer.observe.stores import Grown, Stored
 from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing, Holding, parts
 from fusegrad.tracer.observe.values import hold, is_plain
@@ -65,15 +68,21 @@ def capture(
     flatten((given, keywords), leaves)
     names = argument_names(function, args, keywords)
     named = list(zip(names[len(names) - len(leaves) :], leaves, strict=True))
-    for place, (name, leaf) in enumerate(named):
-        if isinstance(leaf, Tensor):
-            recorder.argument(leaf, name, place)
+    # By what stands for it: the run may give a tensor other memory.
+    tensors = {
+        recorder.argument(leaf, name, place): leaf
+        for place, (name, leaf) in enumerate(named)
+        if isinstance(leaf, Tensor)
+    }
     bound = args[: len(args) - len(given)]
     roots = [("self", owner) for owner in bound]
     roots += [(n, v) for n, v in named if not isinstance(v, Tensor)]
     observer = NamingObserver((given, keywords), FOLLOWING, roots)
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
+    recorder.made_of = functools.partial(made_of, observer)
+    for place, (name, leaf) in enumerate(named):
+        observer.arrays.follow_argument(leaf, place, name)
     observer.opened, observer.changed = recorder.code_opens, recorder.change
     observer.changed_later = recorder.change_later
     observer.numbers, recorder.memory.let_go = recorder.numbers, functools.partial(observer.forget, 0)
@@ -92,7 +101,7 @@ def capture(
                 recorder.before.over()
         finally:
             state.interpreter = previous
-        made = _finish(recorder, observer, result, leaves)
+        made = _finish(recorder, observer, result, leaves, tensors)
         fixed = recorder.numbers.fixed
         made.changing = changing
         made.fixed = Changing(
@@ -148,12 +157,18 @@ def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
     return dataclasses.replace(reason, file=code.co_filename, line=code.co_firstlineno)
 
 
-def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
+def _finish(
+    recorder: Recorder, observer: Observer, result: Any, leaves: list[Any], tensors: dict[Value, Tensor]
+) -> Capture:
     recorder.finish()
     reasons = [Reason(*r) for r in recorder.open_reasons]
     if recorder.allowance.spent:
         # What was not recorded would count as if it came from somewhere else.
         return _unfinished(recorder, result, reasons[: [r.kind for r in reasons].index("long") + 1])
+    context_variables.check_left(observer)
+    contexts.check_ended(observer)
+    for item in observer.numbers.items:  # which a replay does not find outside, but is given
+        observer.captured_tensors.pop(item, None)
     reasons += [Reason(e.reason, e.site.file, e.site.line, e.kind) for e in observer.effects]
     for value, tensor in recorder.captured.items():
         if id(tensor) not in observer.captured_tensors:
@@ -181,21 +196,21 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         # Of these nobody knows whether they are written before a backward.
         inference = any(t.is_inference() for t in recorder.captured.values())
         reasons += [Reason("derives what was computed of a tensor of inference mode", "", 0)] * inference
-    outputs = _aliased(outputs, found)
+        reasons += [Reason(deed, "", 0) for deed in recorder.calls_again.deeds]
+    outputs = aliased(outputs, found)
     outputs = tuple(dataclasses.replace(o, lent=lent.get(i)) for i, o in enumerate(outputs))
     same = _same(leaves, observer)
     kept = [o.item() for o in outputs if o.kind == "captured"]
     kept += [place() for _, place in same if not isinstance(place, int)]
     carried = carry(recorder, observer, kept)
-    reasons += _sharing(outputs, found, leaves, recorder)
+    reasons += sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
-    python = sum([a.count for a in attributes] + [i.count for i in items])
-    if any(o.kind == "late" for o in outputs[len(outputs) - python :]):
-        reasons.append(Reason("sets an attribute to what a learning rate schedule has set", "", 0))
+    reasons += _written_arrays(recorder, observer)
     taken = ([o.item] if o.kind == "number" else [value for _, value in o.held] for o in outputs)
     numbers = tuple(dict.fromkeys(itertools.chain.from_iterable(taken)))
     left = dataclasses.replace(left, attributes=attributes, items=items, counts=counts, numbers=numbers)
+    left = dataclasses.replace(left, hits=tuple(observer.stores.hits))
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
     hosts = (h.value for h, _ in recorder.hosts if h.value is not None)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
@@ -209,7 +224,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         frozenset(recorder.tracked),
         outputs,
         structure,
-        {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
+        tensors,
         _met(recorder, observer, (*leaves, *carried)),
         same,
         recorder.bare,
@@ -226,6 +241,8 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
             Reason(str(loop), loop.site.file, loop.site.line)
             for loop in dict.fromkeys(observer.loops.not_rolled)
         ],
+        recomputed=tuple(recorder.calls_again.made),
+        numbers=frozenset(recorder.scalars.values),
     )
 
 
@@ -295,7 +312,7 @@ def _output(
         if recorder.knows(leaf):
             known = recorder.memory.find(leaf.array)
             if known is not None and any(known.original == h.value for h, _ in recorder.hosts if h.lent):
-                reasons.append(Reason("returns a tensor's .grad that was there before", "", 0))
+                reasons.append(Reason("returns a .grad, or an array's memory, that was there before", "", 0))
             node = leaf.grad_fn
             name = node.name() if node is not None else ""
             strides = leaf.array.strides
@@ -355,15 +372,15 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
         # Its gradients would have to come to the leaf by two ways.
         reasons.append(Reason("writes into a leaf, and gives a result that is derived by it since", "", 0))
     for known in recorder.memory.written():
-        if not known.array.flags.c_contiguous:
-            reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
-        unseen = known.original in recorder.tracked and known.original not in recorder.noticed
+        if not is_dense(*layout_of(known.array)[:2]):
+            reasons.append(Reason("writes into a tensor whose elements have gaps between them", "", 0))
+        unseen = known.original in recorder.tracked and not recorder.times_written(known.original)
         if derived and unseen:
             # The result's node copies what its backward reads where a write is noticed.
             reasons.append(Reason("writes through `.data`, and gives a result that can be derived", "", 0))
         writes.append((known.original, recorder.memory.current(known)))
     taken = {o.value for o in outputs} | {v for _, v in writes}
-    gradients = []
+    gradients, made = [], _written_results(outputs, found)
     for gradient in recorder.gradients.values():
         tensor, final = gradient.tensor, gradient.tensor.gradient
         if not gradient.assigned or (final is not None and final is gradient.before):
@@ -380,6 +397,8 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
                 reasons.append(Reason("returns a tensor that is also the .grad of another", "", 0))
             value = recorder.copy_of(seen.value) if seen.value in taken else seen.value
             taken.add(value)
+            if final.version[0]:
+                made[value] = final.version[0]
         gradients.append((recorder.place_of(tensor), value))
     replaced = []
     for tensor in recorder.replaced.values():
@@ -392,9 +411,27 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
         if any(np.may_share_memory(t.array, tensor.array) for t in others):
             reasons.append(Reason("gives a tensor whose memory it has also given to another", "", 0))
         replaced.append((recorder.place_of(tensor), recorder.copy_of(recorder.value_of(tensor))))
-    quiet = frozenset(i for i, (first, _) in enumerate(writes) if first not in recorder.noticed)
-    left = Left(tuple(writes), quiet, tuple(gradients), after=tuple(recorder.after))
+    times = tuple(recorder.times_written(first) for first, _ in writes)
+    left = Left(tuple(writes), times, made, tuple(gradients), after=tuple(recorder.after))
     return dataclasses.replace(left, replaced=tuple(replaced))
+
+
+def _written_results(outputs: tuple[Output, ...], found: list[Any]) -> dict[Value, int]:
+    """How often the results that the run made were written, those that were."""
+    made: dict[Value, int] = {}
+    for output, tensor in zip(outputs, found, strict=True):
+        if output.value is not None and type(tensor.version) is list and tensor.version[0]:
+            made.setdefault(output.value, tensor.version[0])
+    return made
+
+
+def _written_arrays(recorder: Recorder, observer: Observer) -> Iterator[Reason]:
+    """Arrays that the run has read, and written as tensors: a replay reads first and writes then."""
+    arrays = [array for _, array in observer.arrays.outside()]
+    made = {host.value for host, _ in recorder.hosts if isinstance(host, ArrayInput)}
+    for known in recorder.memory.written():
+        if known.original in made or any(np.may_share_memory(known.array, array) for array in arrays):
+            yield Reason("writes into a tensor that has the memory of a NumPy array which it reads", "", 0)
 
 
 def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:
@@ -411,40 +448,3 @@ def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Rea
     seen.add(id(result))
     for item in contents(result):
         yield from _containers(item, observer, seen)
-
-
-def _aliased(outputs: tuple[Output, ...], found: list[Any]) -> tuple[Output, ...]:
-    """The outputs, those said to be aliases that lie just where another one does, as `detach` gives them."""
-    result = list(outputs)
-    first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
-    for i, (output, leaf) in enumerate(zip(outputs, found, strict=True)):
-        if output.kind != "value" or _on_graph(leaf):
-            continue
-        for j, other in enumerate(found):
-            owner = result[j].kind == "value" and (_on_graph(other) or first[id(other)] < first[id(leaf)])
-            if owner and leaf.version is other.version and is_same(leaf.array, other.array):
-                result[i] = Output("alias", item=(j, first[id(leaf)]))
-                break
-    return tuple(result)
-
-
-def _on_graph(tensor: Tensor) -> bool:
-    return tensor.needs_grad or tensor.grad_fn is not None
-
-
-def _sharing(
-    outputs: tuple[Output, ...], found: list[Any], leaves: list[Any], recorder: Recorder
-) -> Iterator[Reason]:
-    """Results that share memory with each other or with what came in: a replay would return copies."""
-    computed = [(o, t) for o, t in zip(outputs, found, strict=True) if o.kind == "value"]
-    outside = [a.array for a in leaves if isinstance(a, Tensor)]
-    outside += recorder.memory.outside()
-    for i, (output, tensor) in enumerate(computed):
-        if any(np.may_share_memory(tensor.array, a) for a in outside):
-            yield Reason("returns a view of a tensor that came from outside", "", 0, "memory")
-        for other, sibling in computed[:i]:
-            same = other.value == output.value
-            if same and sibling is not tensor:
-                yield Reason("returns two tensors of one memory", "", 0, "memory")
-            elif not same and np.may_share_memory(tensor.array, sibling.array):
-                yield Reason("returns two views of one memory", "", 0, "memory")

@@ -10,8 +10,9 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from fusegrad.eager.core.errors import user_location
-from fusegrad.tracer.observe import attributes, purity
+from fusegrad.tracer.observe import attributes
 from fusegrad.tracer.observe.observer import Observer, active
+from fusegrad.tracer.observe.python import metaclasses
 from fusegrad.tracer.twin.sites import Site
 
 
@@ -27,7 +28,9 @@ class Callbacks:
         The attributes that the methods put on `context` are this run's own.
         """
         observer = self._observer
-        if active() is not observer or not observer.is_known(kind) or not purity.has_plain_metaclass(kind):
+        if active() is not observer or not observer.is_known(kind):
+            return None
+        if not metaclasses.is_plain(observer, kind):
             return None
         observer.local(context)
         site = _site()
@@ -41,6 +44,10 @@ class Callbacks:
             return None
         found: Callable[..., Any] = observer.callee(hook, _site())
         return found
+
+    def deeds(self) -> int:
+        """How often the observed code has changed something that a replay changes, too, or cannot change."""
+        return self._observer.stores.times + self._observer.opens
 
 
 def _site() -> Site:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from fusegrad.eager.core.pytree import Structure
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.evaluation import Recomputed
 from fusegrad.tracer.ir.graph import Graph, Value
 from fusegrad.tracer.observe.hosts import Host, Place
 from fusegrad.tracer.observe.reads import Read
@@ -41,14 +42,14 @@ class Reason:
 class Output:
     """One leaf of the result.
 
-    kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its
-    one element; "late": what lies at the place `item` when all is done; "computed": the Python number that
-    the symbol `item` stands for (of values in the graph as in `held`); "object": the plain Python value
-    `item`; "captured": the tensor that the reference `item` gives when called; "argument": the argument leaf
-    number `item`; "alias": a tensor off the graph, of the memory of the output number `item[0]`, and the
-    same as the output number `item[1]`. freed: a backward inside the run has freed its graph. inference: it
-    was made in inference mode, and the call was not. lent: not the tensor is given but a NumPy array in its
-    memory, the same one where numbers are alike.
+    kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
+    element; "late": what lies at the place `item` when all is done; "computed": the Python number that the
+    symbol `item` stands for (of values in the graph as in `held`); "object": the plain Python value `item`;
+    "captured": the tensor that the reference `item` gives when called; "argument": the argument leaf number
+    `item`; "alias": a tensor off the graph, of the memory of the output number `item[0]`, the same as the
+    output number `item[1]`, and `item[2]` says whether one counter has the writes of both. freed: a backward
+    inside the run has freed its graph. inference: it was made in inference mode, and the call was not. lent:
+    not the tensor is given but a NumPy array in its memory, the same one where numbers are alike.
     """
 
     kind: str
@@ -65,12 +66,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute that the run has set: of the object that `owner` gives when called, to a value that has
-    this structure, with so many leaves (`count`).
+    """An attribute, or an item of a dict or a list, that the run has set: of the object that `owner` gives
+    when called, to a value that has this structure, with so many leaves (`count`).
     """
 
     owner: Callable[[], Any]
-    name: str
+    name: Any
     structure: Structure
     count: int
 
@@ -91,21 +92,25 @@ class Items:
 class Left:
     """What the run left in the world, besides its result.
 
-    writes: (input, what its memory holds in the end); quiet: the numbers of those that autograd does not
-    notice. gradients: (tensor, what its `.grad` is in the end; None: there is none). attributes: those that
-    were set; items: what lists have got; the leaves of both are the last of the capture's outputs. counts:
-    those that grew: the object, the name, and by how much. after: methods that are called when all is done.
+    writes: (input, what its memory holds in the end); times: how often each was written, as its version
+    counts, which is not at all where autograd does not notice. made: how often what the run made itself was
+    written, if it was, by the values of results and gradients. gradients: (tensor, what its `.grad` is in the
+    end; None: there is none). attributes: those that were set; items: what lists have got; the leaves of both
+    are the last of the capture's outputs. counts: those that grew: the object, the name, and by how much.
+    after: methods that are called when all is done. hits: calls of functions that had kept their results.
     numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor, what the memory
     holds that it is given).
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
-    quiet: frozenset[int] = frozenset()
+    times: tuple[int, ...] = ()
+    made: Mapping[Value, int] = field(default_factory=dict)
     gradients: tuple[tuple[Place, Value | None], ...] = ()
     attributes: tuple[Attribute, ...] = ()
     items: tuple[Items, ...] = ()
     counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
     after: tuple[weakref.WeakMethod[Any], ...] = ()
+    hits: tuple[tuple[Any, ...], ...] = ()
     numbers: tuple[Value, ...] = ()
     replaced: tuple[tuple[Place, Value], ...] = ()
 
@@ -137,7 +142,8 @@ class Capture:
     `reads` cannot be replayed, either. changes: what it did to the world that a
     replay does, too. later: what of the result waits to be computed. before: what takes the run back.
     not_rolled: the long loops of which every round ran. changing: where a replay finds other numbers; of
-    these, it must find the same at `fixed`.
+    these, it must find the same at `fixed`. recomputed: the parts that a later backward computes again.
+    numbers: the values that stand for numbers which Python had out of tensors, and gave ops.
     """
 
     result: Any
@@ -153,7 +159,7 @@ class Capture:
     same: list[tuple[int, Place]] = field(default_factory=list)
     bare: list[int] = field(default_factory=list)
     derived: list[Place] = field(default_factory=list)
-    left: Left = Left()
+    left: Left = field(default_factory=Left)
     hosts: list[tuple[Host, int]] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
@@ -164,3 +170,5 @@ class Capture:
     not_rolled: list[Reason] = field(default_factory=list)
     changing: Changing = NOTHING_CHANGING
     fixed: Changing = NOTHING_CHANGING
+    recomputed: tuple[Recomputed, ...] = ()
+    numbers: frozenset[Value] = frozenset()

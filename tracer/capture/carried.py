@@ -18,7 +18,7 @@ from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.observer import Observer
-from fusegrad.tracer.observe.reads import AttributeRead, Read
+from fusegrad.tracer.observe.reads import AttributeRead, ItemRead, Read
 from fusegrad.tracer.record.recorder import Recorder
 
 
@@ -72,12 +72,17 @@ def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> list[A
         mine = {id(leaf) for leaf in found}
         fit = all(type(leaf) is Tensor for leaf in found) and len(mine) == len(found) and len(found) > 0
         taken = [values[i] for i in mine if i in values]
-        if not fit or not taken or mine & (fixed | held) or written & {*taken}:
+        if not fit or mine & (fixed | held) or written & {*taken}:
             continue
         if id(read.expected.reference()) in held or _is_shared(found, recorder):
             continue
         if any(v in recorder.tracked and _is_derived_by(v, recorder) for v in taken):
             continue
+        looked_at = [tensor for tensor in found if id(tensor) not in values]
+        if any(recorder.memory.find(tensor.array) is not None for tensor in looked_at):
+            continue
+        # What was only looked at must be of the same shape and type.
+        values |= {id(tensor): recorder.value_of(tensor) for tensor in looked_at}
         observer.reads.remove(read)
         carried += found
         for number, tensor in enumerate(found):
@@ -92,11 +97,13 @@ def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> list[A
     return carried
 
 
-def _read_of(reads: Iterable[Read], owner: Any, name: str) -> AttributeRead | None:
-    """The read of an attribute that lies in an object itself."""
+def _read_of(reads: Iterable[Read], owner: Any, name: Any) -> AttributeRead | ItemRead | None:
+    """The read of an attribute that lies in an object itself or among its buffers, or of an item."""
     for read in reads:
         if isinstance(read, AttributeRead) and read.name == name and read.owner() is owner:
-            return read if read.where == "instance" else None
+            return read if read.where in ("instance", "module") else None
+        if isinstance(read, ItemRead) and read.item == name and read.owner() is owner:
+            return read
     return None
 
 

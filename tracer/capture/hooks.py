@@ -8,11 +8,12 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from fusegrad.tracer.observe import attributes, calls, numbers, operations, purity
+from fusegrad.tracer.observe import attributes, calls, numbers, operations, purity, subscripts, variables
 from fusegrad.tracer.observe.observer import active
+from fusegrad.tracer.observe.python import contexts, identities, imports
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import SiteTable
-from fusegrad.tracer.twin.unfailing import joined
+from fusegrad.tracer.twin.unfailing import part, whole
 
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
@@ -31,13 +32,25 @@ class Hooks:
         """A global or builtin name, already loaded."""
         observer = active()
         return (
-            value if observer is None else observer.read_global(self.function, name, value, self.sites[site])
+            value
+            if observer is None
+            else variables.read_global(observer, self.function, name, value, self.sites[site])
         )
 
     def cell(self, name: str, value: Any, site: int) -> Any:
         """A variable of the function's closure, already loaded."""
         observer = active()
-        return value if observer is None else observer.read_cell(self.function, name, value, self.sites[site])
+        if observer is None:
+            return value
+        return variables.read_cell(observer, self.function, name, value, self.sites[site])
+
+    def store_variable(self, value: Any, name: str, is_global: bool, site: int) -> None:
+        """`name = value`, of a global or of a variable of the function's closure."""
+        observer, place = active(), variables.place_of(self.function, name, is_global)
+        if observer is None:
+            variables.put(place, value)
+        else:
+            variables.store(observer, self.function, value, place, name, self.sites[site])
 
     # Attributes and items.
 
@@ -84,7 +97,7 @@ class Hooks:
     def item(self, owner: Any, key: Any, site: int) -> Any:
         """``owner[key]``"""
         observer = active()
-        return owner[key] if observer is None else operations.item(observer, owner, key, self.sites[site])
+        return owner[key] if observer is None else subscripts.item(observer, owner, key, self.sites[site])
 
     def store_item(self, value: Any, owner: Any, key: Any, site: int) -> None:
         """``owner[key] = value``"""
@@ -92,7 +105,7 @@ class Hooks:
         if observer is None:
             owner[key] = value
         else:
-            operations.store_item(observer, value, owner, key, self.sites[site])
+            subscripts.store_item(observer, value, owner, key, self.sites[site])
 
     def delete_item(self, owner: Any, key: Any, site: int) -> None:
         """``del owner[key]``"""
@@ -100,9 +113,9 @@ class Hooks:
         if observer is None:
             del owner[key]
         else:
-            operations.delete_item(observer, owner, key, self.sites[site])
+            subscripts.delete_item(observer, owner, key, self.sites[site])
 
-    slice = builtins.slice
+    slice, isinstance = builtins.slice, builtins.isinstance
 
     # Calls.
 
@@ -159,7 +172,7 @@ class Hooks:
         observer = active()
         if observer is None:
             return (left is right) is not negate
-        return operations.identity(observer, left, right, self.sites[site]) is not negate
+        return identities.identity(observer, left, right, self.sites[site]) is not negate
 
     def contains(self, left: Any, right: Any, negate: bool, site: int) -> bool:
         """``left in right``, ``left not in right``"""
@@ -201,7 +214,7 @@ class Hooks:
             observer.local(value)
             if isinstance(value, (set, dict)):
                 for key in value:
-                    operations.check_key(observer, key, self.sites[site])
+                    subscripts.check_key(observer, key, self.sites[site])
         return value
 
     def new_function(self, function: FunctionType) -> FunctionType:
@@ -216,6 +229,19 @@ class Hooks:
             for container in containers:
                 observer.local(container)
 
+    # Imports.
+
+    def imported(self, name: str, names: tuple[str, ...], level: int, site: int) -> Any:
+        """The module of `import name` (no `names`), or of `from name import names`"""
+        observer, namespace = active(), self.function.__globals__
+        if observer is None:
+            return builtins.__import__(name, namespace, None, names, level)
+        return imports.imported(observer, name, namespace, names, level, self.sites[site])
+
+    def taken(self, module: Any, name: str, site: int) -> Any:
+        """`name` of `from module import name`"""
+        return imports.taken(active(), module, name, self.sites[site])
+
     # Text, context managers, exceptions.
 
     def formatted(self, value: Any, conversion: int, spec: str, site: int) -> str:
@@ -229,18 +255,16 @@ class Hooks:
                 observer.consume(value, place, "formats", tensors=False)
         if conversion in _CONVERSIONS:
             value = numbers.text_of(observer, _CONVERSIONS[conversion], value)
-        return value if type(value) is str and not spec else numbers.text_of(observer, format, value, spec)
+        return numbers.text_of(observer, part, value, spec)
 
     def joined(self, *parts: str) -> str:
         """The parts of an f-string in one."""
-        return numbers.text_of(active(), joined, "", *parts)
+        return numbers.text_of(active(), whole, *parts)
 
     def context(self, manager: Any, site: int) -> Any:
         """A context manager that is about to be entered."""
         observer = active()
-        if observer is not None and not purity.is_known_context(manager):
-            observer.open(f"enters a {type(manager).__name__}, whose effects are not known", self.sites[site])
-        return manager
+        return manager if observer is None else contexts.followed(observer, manager, self.sites[site])
 
     def raised(self, error: Any, site: int) -> Any:
         """An exception (or its class) that a raise statement is about to raise."""

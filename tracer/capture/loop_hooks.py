@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fusegrad.eager.core.handlers import behind
+from fusegrad.eager.core.state import state
 from fusegrad.tracer.capture.hooks import Hooks
-from fusegrad.tracer.loops import beginning, rolling
-from fusegrad.tracer.loops.items import Zipped, sources_of
-from fusegrad.tracer.loops.operators import kept_number
+from fusegrad.tracer.ir.tested import FAR
+from fusegrad.tracer.loops import rolling
+from fusegrad.tracer.loops.items import Items, Zipped, length, sources_of
 from fusegrad.tracer.loops.replaced import with_part
+from fusegrad.tracer.loops.tested_rounds import TestedLoop
+from fusegrad.tracer.loops.turns import TURN, looks_after
 from fusegrad.tracer.observe import calls, operations
 from fusegrad.tracer.observe.lookup import ITERATORS, lookup
 from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
+from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.twin.plain_loops import Summary, Tested
 from fusegrad.tracer.twin.sites import Site
 
@@ -39,7 +44,7 @@ class LoopHooks(Hooks):
         if observer is None:
             return value
         place = self.sites[site]
-        found = beginning.rounds(observer, None, (value,), pattern, summary, place)
+        found = _rounds(observer, None, (value,), pattern, summary, place)
         told = sources_of(None, (value,), pattern) is not None
         if type(value) is Zipped and found is None:
             value = _zip(observer, value, place)
@@ -57,7 +62,7 @@ class LoopHooks(Hooks):
         if observer is None:
             return function(*given)
         place = self.sites[site]
-        found = beginning.rounds(observer, function, given, pattern, summary, place)
+        found = _rounds(observer, function, given, pattern, summary, place)
         if found is not None:
             return found
         told, deeds = sources_of(function, given, pattern) is not None, observer.deeds
@@ -89,8 +94,8 @@ class LoopHooks(Hooks):
             return self._counted_on(number, step, site)
         if type(number) is int:
             observer.numbers.look(number)
-            given = (beginning.endless(number, step),)
-            found = beginning.rounds(observer, None, given, (), summary, place)
+            given = (_endless(number, step),)
+            found = _rounds(observer, None, given, (), summary, place)
             if found is not None:
                 return found
         reason = "its rounds ask for the number that they count, or values were needed before it"
@@ -104,8 +109,8 @@ class LoopHooks(Hooks):
         place = self.sites[site]
         found = None
         if tested is not None:
-            given = (beginning.endless(0, 1),)
-            found = beginning.rounds(observer, None, given, (), ((0,), (), tested), place)
+            given = (_endless(0, 1),)
+            found = _rounds(observer, None, given, (), ((0,), (), tested), place)
         reason = "`while` asks in each round whether there is another; `for` over a range does not"
         return observer.loops.counted(itertools.count(), reason, place) if found is None else found
 
@@ -235,7 +240,7 @@ class LoopHooks(Hooks):
     @staticmethod
     def kept_number(number: Any, rounds: Any, place: int) -> Any:
         """A branch gives a variable what follows from the number of the round."""
-        return kept_number(number, place, rounds) if isinstance(rounds, rolling.Rounds) else number
+        return rounds.kept_number(number, place) if isinstance(rounds, rolling.Rounds) else number
 
     @staticmethod
     def offset(value: Any, rounds: Any) -> Any:
@@ -331,6 +336,54 @@ class LoopHooks(Hooks):
         changed = self.inplace(symbol, self.item(owner, key, site), value, site)
         self.store_item(changed, owner, key, site)
         return owner
+
+
+def _rounds(
+    observer: Observer,
+    function: Any,
+    given: Sequence[Any],
+    pattern: tuple[Any, ...],
+    summary: Summary,
+    site: Site,
+) -> Any:
+    """What a plain loop iterates over in place of what `function` gives of `given`, or of that itself; None
+    where that is to run as ever.
+
+    pattern: how a round takes apart what it gets. summary: see there; of a loop whose rounds branch it has
+    what a `TestedLoop` says, and which of the things that it goes over must not be ranges for it to be one.
+    """
+    used, counters, tested = summary
+    recorder = behind(state.interpreter)
+    if type(recorder) is not Recorder:
+        return None
+    over = sources_of(function, given, pattern)
+    if over is None:
+        return None
+    observer.numbers.look(*(x for x in given if type(x) is int))  # from where on `enumerate` counts
+    number = min(map(length, over))
+    loop = None
+    if tested is not None and not any(type(over[i]) is range for i in tested[-1]):
+        loop = TestedLoop(*tested[:-1])
+    # Rounds that test data are computed as they are recorded: a turn of them pays for being left out.
+    if number - looks_after(TURN)[-1] < (rolling.FEWEST if loop is None else TURN):
+        return None
+    lines = [line for source, line in zip(over, used, strict=True) if type(source) is range and line]
+    if lines:
+        reason = f"its rounds use their number, and not only to find rows (line {lines[0]})"
+    elif recorder.later.on or loop is not None:
+        return rolling.Rounds(
+            observer, recorder, Items(recorder, over, number, pattern), site, counters, loop
+        )
+    else:
+        reason = rolling.settled(recorder, before=True)
+    if number < FAR:
+        observer.loops.ran(reason, number, site)
+    return None
+
+
+def _endless(number: int, step: int) -> range:
+    """The numbers that are counted from one on, which a loop leaves by `break`."""
+    return range(number, number + FAR * step, step)
 
 
 def _zip(observer: Observer, zipped: Zipped, site: Site) -> Any:

@@ -1,4 +1,4 @@
-"""Exporting captured graphs: `.py`, `.onnx`, `.dot` and `.html` files."""
+"""Exporting captured graphs: `.py`, `.onnx`, `.dot`, `.html` and `.fgx` files."""
 
 from fusegrad.tracer.export.api import ExportError, export
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.pytree import flatten
+from fusegrad.eager.core.pytree import Structure, flatten
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.lazy import cached_property
+from fusegrad.eager.nn.module import Module
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.capture.captured import Capture, Output
-from fusegrad.tracer.capture.signatures import plain_function
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier, source_text
+from fusegrad.tracer.observe.arrays.into_tensors import ArrayInput
+from fusegrad.tracer.observe.symbols import Scalar
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.export.open_sizes import OpenSizes
 
 # How far the results of what is written may lie from eager's, relative to the largest one.
 TOLERANCE = {"e": 2e-2, "f": 2e-4, "d": 1e-9}
@@ -31,7 +36,9 @@ class Program:
 
     name: the function's name. arguments, captured, constants: the graph's inputs by where they
     come from. examples: the argument tensors of the captured run, in the order of `arguments`.
-    dropped: how many leaves of the result are None and therefore not among the outputs.
+    leaves: those of all arguments, which `call` puts together. present: by leaf of the result, which `result`
+    puts together, whether it is an output; those that are None are not. names: by a value's, what a module
+    calls this tensor from outside. open: what is known of sizes that stay open, if any do.
     """
 
     name: str
@@ -40,7 +47,17 @@ class Program:
     captured: Mapping[Value, Tensor]
     constants: Mapping[Value, np.ndarray]
     examples: tuple[Tensor, ...]
-    dropped: int = 0
+    call: Structure
+    leaves: tuple[Any, ...]
+    result: Structure
+    present: tuple[bool, ...]
+    names: Mapping[str, tuple[str, ...]]
+    open: OpenSizes | None = None
+
+    @property
+    def dropped(self) -> int:
+        """How many leaves of the result are None and therefore not among the outputs."""
+        return self.present.count(False)
 
     def role(self, value: Value) -> str:
         """Where an input comes from: "argument", "parameter" or "constant"."""
@@ -55,12 +72,26 @@ class Program:
 
     @cached_property
     def expected(self) -> tuple[Any, ...]:
-        """What eager computes for the examples: arrays, and numbers as they are."""
+        """What eager computes for the examples: arrays, and numbers as they are. Of sizes that are fixed."""
         arguments = dict(zip(self.arguments, self.examples, strict=True))
         bound = [arguments[v] if v in arguments else wrap(self.data[v]) for v in self.graph.inputs]
         with no_grad():
             results = evaluate_graph(self.graph, bound)
         return tuple(r.array if isinstance(r, Tensor) else r for r in results)
+
+    def try_each(self, compare: Callable[[Program], None]) -> None:
+        """Let `compare` look at the program, or at its closed forms if sizes are open.
+
+        Raises ExportError as `compare` does, with the sizes.
+        """
+        if self.open is None:
+            return compare(self)
+        for said, closed in self.open.trials:
+            try:
+                compare(closed)
+            except ExportError as error:
+                advice = "if no such sizes are wanted, say so by the min and max of a Dim"
+                raise ExportError(f"{error}\n  so for {said}; {advice}") from error
 
     @cached_property
     def depends_on_arguments(self) -> set[Value]:
@@ -90,7 +121,7 @@ def captured_program(
     """
     name = function_name(function)
     leaves: list[Any] = []
-    flatten((plain_function(function, args)[1], dict(kwargs)), leaves)
+    structure = flatten((args, dict(kwargs)), leaves)
     arrays = [id(leaf.array) for leaf in leaves if isinstance(leaf, Tensor)]
     if len(set(arrays)) < len(arrays):
         raise ExportError(
@@ -105,14 +136,19 @@ def captured_program(
         raise ExportError(
             f"export: {name} does what a file cannot repeat:{listed}\n  take this out of the function"
         )
-    return program_of(taken, name, leaves)
+    return _program_of(taken, function, structure, leaves)
 
 
-def program_of(taken: Capture, name: str, leaves: list[Any]) -> Program:
+def _program_of(taken: Capture, function: Any, structure: Structure, leaves: list[Any]) -> Program:
     """A capture as a program, its result's leaves as the outputs of the graph."""
+    name = function_name(function)
     tensors = {id(leaf.array): leaf for leaf in leaves if isinstance(leaf, Tensor)}
     arguments = dict(zip(taken.arguments, tensors.values(), strict=True))
-    captured = dict(taken.captured)
+    captured, constants = dict(taken.captured), dict(taken.constants)
+    # What NumPy's arrays hold is data of the file, as other values of Python are.
+    for host, _ in taken.hosts:
+        if isinstance(host, (ArrayInput, Scalar)):
+            constants[host.value] = host.found(leaves)
     values = {id(t.array): v for v, t in [*captured.items(), *arguments.items()]}
     names = {v.name for v in taken.graph.inputs}
     names |= {v.name for e in taken.graph.equations for v in e.outputs}
@@ -132,18 +168,40 @@ def program_of(taken: Capture, name: str, leaves: list[Any]) -> Program:
                 "only tensors, numbers and containers of them can be exported"
             )
         outputs.append(item)
-    kept = tuple(o for o in outputs if o is not None)
-    inputs = (*taken.arguments, *captured, *taken.constants)
-    graph = Graph(inputs, taken.graph.equations, kept)
-    dropped = len(outputs) - len(kept)
+    inputs = (*taken.arguments, *captured, *constants)
     return Program(
-        name, graph, taken.arguments, captured, taken.constants, tuple(arguments.values()), dropped
+        name,
+        Graph(inputs, taken.graph.equations, tuple(o for o in outputs if o is not None)),
+        taken.arguments,
+        captured,
+        constants,
+        tuple(arguments.values()),
+        structure,
+        tuple(leaves),
+        taken.structure,
+        tuple(o is not None for o in outputs),
+        _names(function, captured),
     )
+
+
+def _names(function: Any, captured: Mapping[Value, Tensor]) -> dict[str, tuple[str, ...]]:
+    """What the module that is called, or whose method is, calls each of its tensors."""
+    while getattr(function, "__fusegrad_jit__", False):
+        function = function.__wrapped__
+    module = getattr(function, "__self__", function)
+    found: dict[int, list[str]] = {}
+    if isinstance(module, Module):
+        for names in (module.named_parameters, module.named_buffers):
+            for name, tensor in names(remove_duplicate=False):
+                found.setdefault(id(tensor.array), []).append(name)
+    return {v.name: tuple(found[id(t.array)]) for v, t in captured.items() if id(t.array) in found}
 
 
 def _item(output: Output, leaves: list[Any]) -> Any:
     if output.kind == "value":
         return output.value
+    if output.kind == "computed":
+        return output.item.find(leaves)
     return leaves[output.item] if output.kind == "argument" else output.item
 
 

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind, wrap
-from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.cotangent import Cotangent, Cotangents, Presence, Structured, Tensors, presence
 from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, inlined
 from fusegrad.tracer.ir.passes import optimise
 from fusegrad.tracer.ir.pullback import fresh, pullback
 from fusegrad.tracer.ir.rolled import ways_of
@@ -129,11 +128,7 @@ def _chosen(args: Sequence[Any], params: Params, writes_out: bool) -> tuple[Any,
     return evaluate_graph(side.graph, tensors, writes_out=writes_out)
 
 
-def _gradient(g: Any, inputs: Sequence[Tensor], index: int, then: Side, otherwise: Side) -> Tensor | None:
-    return BRANCH.rule_of(g, inputs, (), index, {"then": then, "otherwise": otherwise})
-
-
-BRANCH = Branch("branch", "*tensors", {"tensors": _gradient})
+BRANCH = Branch("branch", keeps_outputs=False)
 
 
 def flattened(graph: Graph) -> Graph:
@@ -152,24 +147,14 @@ def _flattened(graph: Graph) -> Graph:
             continue
         test, *tensors = inputs
         one, other = (
-            _put(_flattened(equation.params[side].graph), tensors, equations, names)
+            inlined(_flattened(equation.params[side].graph), tensors, lambda v: fresh(v.name, v.type, names))
             for side in ("then", "otherwise")
         )
-        for made, x, y in zip(equation.outputs, one, other, strict=True):
+        equations += [*one[0], *other[0]]
+        for made, x, y in zip(equation.outputs, one[1], other[1], strict=True):
             if x != y:
                 equations.append(Equation(_WHERE, (test, x, y), {}, (made,), equation.source))
             else:
                 known[made] = x
     outputs = tuple([known.get(v, v) if isinstance(v, Value) else v for v in graph.outputs])
     return Graph(graph.inputs, tuple(equations), outputs)
-
-
-def _put(graph: Graph, tensors: Sequence[Any], equations: list[Equation], names: set[str]) -> list[Any]:
-    """What another graph gives of these, behind the equations. names: those that are taken."""
-    known: dict[Any, Any] = dict(zip(graph.inputs, tensors, strict=True))
-    for equation in graph.equations:
-        inputs = tuple([known.get(x, x) if isinstance(x, Value) else x for x in equation.inputs])
-        outputs = tuple([fresh(v.name, v.type, names) for v in equation.outputs])
-        known.update(zip(equation.outputs, outputs, strict=True))
-        equations.append(replace(equation, inputs=inputs, outputs=outputs))
-    return [known[v] for v in graph.outputs]

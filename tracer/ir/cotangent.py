@@ -95,20 +95,31 @@ def zeros_like(tensor: Tensor) -> Tensor:
     return zeros(*tensor.array.shape, dtype=FROM_NUMPY[tensor.array.dtype])
 
 
+def _of_inputs(g: Any, inputs: Any) -> None:
+    """Says that backward keeps the inputs of an op; see `Rule`."""
+
+
+def _of_all(g: Any, inputs: Any, outputs: Any) -> None:
+    """Says that it keeps the outputs, too."""
+
+
 class Structured(Op):
     """An op that evaluates graphs. Where its outputs have gradients at some times, so have its inputs."""
 
     family = "rolled"
     fills = False
 
+    def __init__(self, name: str, keeps_outputs: bool) -> None:
+        super().__init__(name, "*tensors", {"tensors": _of_all if keeps_outputs else _of_inputs})
+
     def pull_back(self, given: Cotangents, inputs: Tensors, outputs: Tensors, params: Params) -> Cotangents:
         """The cotangents of its inputs from those of its outputs."""
         raise NotImplementedError
 
-    def rule_of(
-        self, g: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor], index: int, params: Params
+    def gradient(
+        self, index: int, g: Any, inputs: Tensors, outputs: Tensors, types: Sequence[Any], params: Params
     ) -> Tensor | None:
-        """What its gradient rule gives to eager's backward: None where there is no gradient."""
+        """What eager's backward gets: None where there is no gradient."""
         gradients = g if type(g) is list else [g]
         given = [None if known is None else Cotangent(known) for known in gradients]
         found = self.pull_back(given, inputs, outputs, params)[index]

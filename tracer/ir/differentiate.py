@@ -16,7 +16,15 @@ import numpy as np
 from fusegrad.eager.core.abstract import AbstractInterpreter, interpreted, stand_in
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.cotangent import Cotangent, Cotangents, Structured, present_of, zeros_of
+from fusegrad.tracer.ir.cotangent import (
+    TRUTH,
+    Cotangent,
+    Cotangents,
+    Presence,
+    Structured,
+    present_of,
+    zeros_of,
+)
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value, array_type, identifier
 
 
@@ -184,3 +192,38 @@ def _pulled_back(
             gradient = op.gradient(index, g, inputs, outputs, types, params)
         found.append(None if gradient is None else Cotangent(gradient).times(present))
     return found
+
+
+class Walk:
+    """Goes back through a graph. seeds, truths: for its outputs, by number, what stands for the gradient and
+    for whether there is one.
+    """
+
+    def __init__(self, graph: Graph, given: Iterable[tuple[int, Presence]]) -> None:
+        """given: when there are gradients of which outputs."""
+        self.graph = graph
+        self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        self.builder = Builder(set(self._names), "d")
+        floats = [(i, each) for i, each in given if graph.outputs[i].dtype.kind in "fcV"]
+        known = [(i, each) for i, each in floats if each is not Presence.NEVER]
+        self.seeds = {i: self.new("g", graph.outputs[i]) for i, _ in known}
+        sometimes = [i for i, each in known if each is Presence.SOMETIMES]
+        self.truths = {i: self.new("has", Value(self.seeds[i].name, TRUTH)) for i in sometimes}
+
+    def new(self, prefix: str, value: Value) -> Value:
+        """A new value of the type of another one."""
+        name = identifier(f"{prefix}_{value.name}", self._names)
+        self._names.add(name)
+        self.builder.takes(name)
+        return Value(name, value.type)
+
+    def back(self) -> dict[Value, Cotangent]:
+        """The cotangents of what the round computes and takes."""
+        graph, builder = self.graph, self.builder
+        values = (*graph.inputs, *(v for e in graph.equations for v in e.outputs))
+        tracked = frozenset([v for v in values if v.dtype.kind in "fcV"])
+        begin = []
+        for i, seed in self.seeds.items():
+            present = builder.tensor(self.truths[i]) if i in self.truths else None
+            begin.append((graph.outputs[i], Cotangent(builder.tensor(seed), present)))
+        return walked_back(graph, begin, tracked, builder)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.graph import followed_hooks
 from fusegrad.eager.core.op import bind, evaluate
-from fusegrad.eager.core.state import no_grad, state
+from fusegrad.eager.core.state import in_state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.utils.checkpoint import Run
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Recomputed:
+    """What a checkpointed call has computed, and the tensors that it was given as arguments."""
+
+    values: frozenset[Value]
+    arguments: tuple[Value, ...]
 
 
 class GuardFailed(RuntimeError):
@@ -30,30 +41,64 @@ def evaluate_graph(
     tracked: Collection[Value] | None = None,
     given: Mapping[Value, np.ndarray] | None = None,
     writes_out: bool = False,
+    recomputed: Sequence[Recomputed] = (),
 ) -> tuple[Any, ...]:
     """Run the graph's equations through `bind` on `arguments` (tensors, in the order of the inputs).
 
     The result is eager's own: gradients are recorded, doors open. tracked: the values that may need
     gradients; others were made without any (None: all may). given: memory in which some values lie already.
-    writes_out: whether rounds of loops that test data, and sides of branches, are run op by op.
+    writes_out: whether rounds of loops that test data, and sides of branches, are run op by op. recomputed:
+    the parts that backward computes again, as checkpointed calls.
     Raises GuardFailed where the data take another path.
     """
     known: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
+    parts = [_Part(graph, part, tracked, writes_out) for part in recomputed]
     for equation in graph.equations:
         args = tuple(known[v] if isinstance(v, Value) else v for v in equation.inputs)
         if equation.op is GUARD:
             check_guard(args[0], **equation.params)
             continue
-        if given and not given.keys().isdisjoint(equation.outputs):
-            result = _known_result(equation, args, given)
-        elif writes_out and equation.op.written_out is not None:
-            result = equation.op.written_out(args, dict(equation.params))
-        else:
-            result = bind(equation.op, args, dict(equation.params))
+        part = next((part for part in parts if equation in part.graph.equations), None) if parts else None
+        with contextlib.nullcontext() if part is None else part.kept_no_longer():
+            if given and not given.keys().isdisjoint(equation.outputs):
+                result = _known_result(equation, args, given)
+            elif writes_out and equation.op.written_out is not None:
+                result = equation.op.written_out(args, dict(equation.params))
+            else:
+                result = bind(equation.op, args, dict(equation.params))
         for value, made in zip(equation.outputs, result if type(result) is tuple else (result,), strict=True):
             free = tracked is None or value in tracked or not made.needs_grad
             known[value] = made if free else made.detach()
+    for part in parts:
+        part.inputs = tuple([known[v] for v in part.graph.inputs])
     return tuple(known[v] if isinstance(v, Value) else v for v in graph.outputs)
+
+
+class _Part:
+    """The equations of a checkpointed call, as far as they are in a graph: what their nodes keep is computed
+    again in backward, of what its `inputs` are then.
+    """
+
+    inputs: tuple[Any, ...] = ()
+
+    def __init__(
+        self, graph: Graph, part: Recomputed, tracked: Collection[Value] | None, writes_out: bool
+    ) -> None:
+        equations = tuple(e for e in graph.equations if not part.values.isdisjoint(e.outputs))
+        made = {v for e in equations for v in e.outputs}
+        read = dict.fromkeys(v for e in equations for v in e.values() if v not in made)
+        self.graph = Graph(tuple(read), equations, ())
+
+        def again() -> None:
+            evaluate_graph(self.graph, self.inputs, tracked, None, writes_out)
+
+        self._run = Run(again, (), {}, contextlib.nullcontext(), True, True)
+
+    @contextlib.contextmanager
+    def kept_no_longer(self) -> Iterator[None]:
+        """Around the first evaluation of an equation."""
+        with self._run.first(), followed_hooks(self._run.pack, self._run.unpack):
+            yield
 
 
 def _known_result(equation: Equation, args: tuple[Any, ...], given: Mapping[Value, np.ndarray]) -> Any:
@@ -64,12 +109,6 @@ def _known_result(equation: Equation, args: tuple[Any, ...], given: Mapping[Valu
     return evaluate(equation.op, args, dict(equation.params), found if type(made) is tuple else found[0])
 
 
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone() -> in_state:
     """Nobody listens, and no gradients are recorded."""
-    interpreter, state.interpreter = state.interpreter, None
-    try:
-        with no_grad():
-            yield
-    finally:
-        state.interpreter = interpreter
+    return in_state(interpreter=None, grad_enabled=False)

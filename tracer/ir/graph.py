@@ -13,8 +13,8 @@ import keyword
 import os
 import weakref
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -331,6 +331,20 @@ def print_graph(graph: Graph, sources: bool = True, name: str = "graph", with_te
 def one_line(text: str) -> str:
     """`text`, such as the name of a file, without what would end a comment or cannot be written."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def inlined(
+    graph: Graph, operands: Sequence[Any], new: Callable[[Value], Value]
+) -> tuple[list[Equation], list[Any]]:
+    """The equations of a graph that takes these, and what it gives. new: gives values for its own."""
+    known: dict[Any, Any] = dict(zip(graph.inputs, operands, strict=True))
+    equations = []
+    for equation in graph.equations:
+        inputs = tuple([known.get(x, x) if isinstance(x, Value) else x for x in equation.inputs])
+        outputs = tuple(map(new, equation.outputs))
+        known.update(zip(equation.outputs, outputs, strict=True))
+        equations.append(replace(equation, inputs=inputs, outputs=outputs))
+    return equations, [known[v] for v in graph.outputs]
 
 
 def identifier(name: str, taken: set[str]) -> str:

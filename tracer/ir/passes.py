@@ -15,11 +15,11 @@ from fusegrad.tracer.ir.rolled import ROLLED, pruned
 CHECK = False
 
 
-def checked(function: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
+def checked(function: Callable[..., Graph]) -> Callable[..., Graph]:
     """A pass whose results are checked where `CHECK` says so."""
 
-    def run(graph: Graph) -> Graph:
-        result = function(graph)
+    def run(graph: Graph, *options: Any) -> Graph:
+        result = function(graph, *options)
         return check(result) if CHECK else result
 
     run.__name__, run.__doc__ = function.__name__, function.__doc__
@@ -74,9 +74,9 @@ def common_subexpressions(graph: Graph) -> Graph:
 
 
 @checked
-def decompose(graph: Graph) -> Graph:
-    """With composite ops expressed through primitive ones, by their declarations."""
-    if not any(map(_taken_apart, graph.equations)):
+def decompose(graph: Graph, whole: Callable[[Equation], bool] = lambda equation: False) -> Graph:
+    """With composite ops expressed through primitive ones, by their declarations. whole: which are left."""
+    if not any(_taken_apart(equation) and not whole(equation) for equation in graph.equations):
         return graph
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     builder = Builder(names, "c")
@@ -85,7 +85,7 @@ def decompose(graph: Graph) -> Graph:
     for original in graph.equations:
         equation = _rewired(original, same)
         op = equation.op
-        if not (isinstance(op, Composite) and _taken_apart(equation)):
+        if not (isinstance(op, Composite) and _taken_apart(equation)) or whole(equation):
             result.append(equation)
             continue
         builder.equations, builder.source = [], equation.source
@@ -95,7 +95,7 @@ def decompose(graph: Graph) -> Graph:
         result += builder.equations
         same.update(zip(equation.outputs, (builder.value(t) for t in outputs), strict=True))
     flat = _substituted(graph, result, same)
-    return decompose(flat)
+    return decompose(flat, whole)
 
 
 def _taken_apart(equation: Equation) -> bool:

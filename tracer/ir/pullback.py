@@ -10,8 +10,8 @@ import numpy as np
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.op import TensorType
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.cotangent import TRUTH, Cotangent, Presence, presence, truth_of, zeros_of
-from fusegrad.tracer.ir.differentiate import Builder, walked_back
+from fusegrad.tracer.ir.cotangent import Cotangent, Presence, presence, truth_of, zeros_of
+from fusegrad.tracer.ir.differentiate import Walk
 from fusegrad.tracer.ir.graph import Graph, Value, identifier
 from fusegrad.tracer.ir.passes import optimise
 
@@ -38,28 +38,19 @@ def pullback(graph: Graph, given: Sequence[tuple[int, Presence]], number: int) -
     given: when there are gradients of which outputs. It takes these, truths for those that there are only
     sometimes, and what the graph takes.
     """
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
-    values = (*graph.inputs, *(v for e in graph.equations for v in e.outputs))
-    tracked = frozenset([v for v in values if v.dtype.kind in "fcV"])
-    seeds = {i: fresh(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i, _ in given}
-    sometimes = [i for i, when in given if when is Presence.SOMETIMES]
-    truths = {i: fresh(f"has_{seeds[i].name}", TRUTH, names) for i in sometimes}
-    builder = Builder(names, "d")
+    walk = Walk(graph, given)
+    builder = walk.builder
     wanted = [v for v in graph.inputs[:number] if v.dtype.kind in "fcV"]
     found: dict[Value, Cotangent] = {}
 
-    def walk() -> list[Value]:
-        begin = [
-            (graph.outputs[i], Cotangent(builder.tensor(x), builder.tensor(truths.get(i))))
-            for i, x in seeds.items()
-        ]
-        found.update(walked_back(graph, begin, tracked, builder))
+    def results() -> list[Value]:
+        found.update(walk.back())
         gradients = [found[v].gradient if v in found else zeros_of(v) for v in wanted]
         return [builder.value(x) for x in (*gradients, *(truth_of(found.get(v)) for v in wanted))]
 
-    results = interpreted(builder, walk)
-    inputs = (*seeds.values(), *truths.values(), *graph.inputs, *builder.constants)
-    whole = Graph(inputs, (*graph.equations, *builder.equations), tuple(results))
+    made = interpreted(builder, results)
+    inputs = (*walk.seeds.values(), *walk.truths.values(), *graph.inputs, *builder.constants)
+    whole = Graph(inputs, (*graph.equations, *builder.equations), tuple(made))
     when = [presence(found.get(v)) for v in wanted]
     return Pullback(whole, when, [*builder.constants.values()])
 

@@ -24,8 +24,8 @@ import numpy as np
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.ops import ops
 from fusegrad.tracer.ir.cotangent import TRUTH, Cotangent, Presence, presence, truth_of, zeros_of
-from fusegrad.tracer.ir.differentiate import Builder, walked_back
-from fusegrad.tracer.ir.graph import Graph, Value, identifier
+from fusegrad.tracer.ir.differentiate import Walk
+from fusegrad.tracer.ir.graph import Graph, Value
 
 
 class Given(NamedTuple):
@@ -35,6 +35,10 @@ class Given(NamedTuple):
 
     carried: tuple[Presence, ...]
     rows: tuple[tuple[int, Presence], ...]
+
+    def walk(self, graph: Graph) -> Walk:
+        """What goes back through such a round."""
+        return Walk(graph, [*enumerate(self.carried), *self.rows])
 
 
 class ReversedRound(NamedTuple):
@@ -72,64 +76,29 @@ class History:
                 break
             self._carried.append(after[:carried])
 
-    def after(self, rounds: int) -> tuple[Presence, ...]:
-        """Of what a loop of so many rounds was given."""
+    def after(self, rounds: int | None) -> tuple[Presence, ...]:
+        """Of what a loop of so many rounds was given; None: of any number, and what is read in any at all."""
+        if rounds is None:
+            found = [self.after(number) for number in range(1, len(self._read) + 1)]
+            read = [reduce(Presence.joined, each) for each in zip(*found, strict=True)]
+            return (*self.during(None), *read[len(self._carried[0]) :])
         again = len(self._carried) - self._from
         place = rounds if rounds < len(self._carried) else self._from + (rounds - self._from) % again
-        read = self._read[: rounds + 1]
-        return (*self._carried[place], *(reduce(Presence.__or__, each) for each in zip(*read, strict=True)))
+        known = self._read[: rounds + 1]
+        return (*self._carried[place], *(reduce(Presence.__or__, each) for each in zip(*known, strict=True)))
 
-    def during(self, rounds: int) -> tuple[Presence, ...]:
+    def during(self, rounds: int | None) -> tuple[Presence, ...]:
         """Of what is handed on, if it is to be said in one way for all rounds."""
-        return tuple([reduce(Presence.joined, x) for x in zip(*self._carried[: rounds + 1], strict=True)])
-
-    def whenever(self) -> tuple[Presence, ...]:
-        """Of what a loop of any number of rounds was given."""
-        found = [self.after(rounds) for rounds in range(len(self._read) + 1)]
-        return tuple([reduce(Presence.joined, each) for each in zip(*found, strict=True)])
+        known = self._carried if rounds is None else self._carried[: rounds + 1]
+        return tuple([reduce(Presence.joined, each) for each in zip(*known, strict=True)])
 
 
 def _presences(graph: Graph, given: Given) -> tuple[Presence, ...]:
     """When there are gradients of the inputs of a round, after it has gone back."""
-    walk = _Walk(graph, given)
+    walk = given.walk(graph)
     found: dict[Value, Cotangent] = {}
     interpreted(walk.builder, lambda: found.update(walk.back()) or [])
     return tuple([presence(found.get(v)) for v in graph.inputs])
-
-
-class _Walk:
-    """Goes back through a round. seeds, truths: for its outputs, by number, what stands for the gradient and
-    for whether there is one.
-    """
-
-    def __init__(self, graph: Graph, given: Given) -> None:
-        self.graph = graph
-        self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
-        self.builder = Builder(set(self._names), "d")
-        when = [*enumerate(given.carried), *given.rows]
-        floats = [(i, each) for i, each in when if graph.outputs[i].dtype.kind in "fcV"]
-        known = [(i, each) for i, each in floats if each is not Presence.NEVER]
-        self.seeds = {i: self.new("g", graph.outputs[i]) for i, _ in known}
-        sometimes = [i for i, each in known if each is Presence.SOMETIMES]
-        self.truths = {i: self.new("has", Value(self.seeds[i].name, TRUTH)) for i in sometimes}
-
-    def new(self, prefix: str, value: Value) -> Value:
-        """A new value of the type of another one."""
-        name = identifier(f"{prefix}_{value.name}", self._names)
-        self._names.add(name)
-        self.builder.takes(name)
-        return Value(name, value.type)
-
-    def back(self) -> dict[Value, Cotangent]:
-        """The cotangents of what the round computes and takes."""
-        graph, builder = self.graph, self.builder
-        values = (*graph.inputs, *(v for e in graph.equations for v in e.outputs))
-        tracked = frozenset([v for v in values if v.dtype.kind in "fcV"])
-        begin = []
-        for i, seed in self.seeds.items():
-            present = builder.tensor(self.truths[i]) if i in self.truths else None
-            begin.append((graph.outputs[i], Cotangent(builder.tensor(seed), present)))
-        return walked_back(graph, begin, tracked, builder)
 
 
 def reversed_round(
@@ -146,7 +115,7 @@ def reversed_round(
     gradients in all rounds. after: when there are some of its inputs, when all have gone back. kept: what of
     the round need not be computed again.
     """
-    inputs, walk = graph.inputs, _Walk(graph, given)
+    inputs, walk = graph.inputs, given.walk(graph)
     builder = walk.builder
     ours = [i for i in walk.seeds if i < carried]
     read = [i for i, each in enumerate(after) if i >= carried and each is not Presence.NEVER]

@@ -11,8 +11,9 @@ that, come first of the rows, if the loop `keeps` them.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from fusegrad.tracer.ir.cotangent import (
     zeros_like,
 )
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
-from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors, inlined
 from fusegrad.tracer.ir.reversed_round import Given, History, ReversedRound, reversed_round
 
 _GETITEM, _RESHAPE, _CAT, _CLONE, _MATMUL = (
@@ -49,7 +50,7 @@ compiled_rounds: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ..
 
 
 def have_rounds_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ...]]) -> None:
-    """Have loops of many ops run by `run`, which gives what `Body.repeat` does."""
+    """Have loops of many ops run by `run`, which gives what `Body.repeat` does, or what `Tested` gives."""
     global compiled_rounds
     compiled_rounds = run
 
@@ -57,7 +58,7 @@ def have_rounds_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[n
 class Body(Subgraph):
     """What a round does: its first outputs take the place of its first inputs in the next one.
 
-    templates: what says what the gradients of rounds are whose number is not known (`at_count.py`).
+    backward: what says what the gradients of rounds are whose number is not known (`tested.py`).
     """
 
     is_compiled = False
@@ -69,7 +70,7 @@ class Body(Subgraph):
         self._parts: dict[Any, Body] = {}
         self._leads: dict[Any, list[Set[int]]] = {}
         self._histories: dict[Any, History] = {}
-        self.templates: dict[Any, Any] = {}
+        self.backward: dict[Any, Any] = {}
         self._has_run = False
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
@@ -101,8 +102,12 @@ class Body(Subgraph):
             self._keeping[key] = Body(Graph(inputs, equations, kept))
         return self._keeping[key]
 
-    def products(self, carried: int, rounds: int) -> list[Value]:
-        """The products of what a round was handed, if there is memory to keep them of all rounds."""
+    def products(self, carried: int, rounds: int | None) -> list[Value]:
+        """The products of what a round was handed, if there is memory to keep them of all rounds: of a number
+        that is not known there is none.
+        """
+        if rounds is None:
+            return []
         follow = set(self.graph.inputs[:carried])
         found = []
         for equation in self.graph.equations:
@@ -124,15 +129,17 @@ class Body(Subgraph):
             self._parts[key] = Body(Graph(taken, equations, given))
         return self._parts[key]
 
-    def leads(self, carried: int, rounds: int) -> list[Set[int]]:
-        """For each output of so many rounds the inputs that its gradient goes to."""
+    def leads(self, carried: int, rounds: int | None) -> list[Set[int]]:
+        """For each output of so many rounds (None: of any number) the inputs that its gradient goes to."""
         key = carried, rounds
         if key not in self._leads:
-            once = ways_of(self.graph)
+            once, inputs = ways_of(self.graph), len(self.graph.inputs)
             # What all rounds read leads to itself.
-            one = [*once[:carried], *({i} for i in range(carried, len(self.graph.inputs)))]
-            last = _steps(one, rounds)
-            before = _steps([{i, *ways} for i, ways in enumerate(one)], rounds - 1)
+            one = [*once[:carried], *({i} for i in range(carried, inputs))]
+            before = _steps(
+                [{i, *ways} for i, ways in enumerate(one)], inputs if rounds is None else rounds - 1
+            )
+            last = before if rounds is None else _steps(one, rounds)
             self._leads[key] = [*last[:carried], *(through(ways, before) for ways in once[carried:])]
         return self._leads[key]
 
@@ -182,7 +189,7 @@ def _row(shape: tuple[int, ...], number: int) -> Params:
 
 
 def loop(
-    body: Body, rounds: int, carried: int, rows: int = 0, backwards: bool = False, keeps: bool = False
+    body: Body, rounds: int | None, carried: int, rows: int = 0, backwards: bool = False, keeps: bool = False
 ) -> Params:
     """The parameters of a loop. keeps: whether it is to keep what its gradient needs."""
     number = 0
@@ -198,9 +205,10 @@ def loop(
 class Rolled(Structured):
     """Rounds of a loop.
 
-    Params: `body`, a `Body`; `rounds`: how many there are, at least one; `carried`: how many tensors each
-    hands on to the next; `rows`: how many inputs give each round a row; `backwards`: from the last row on;
-    `keeps`: how many of the rows that come out are the first ones, for the gradient.
+    Params: `body`, a `Body`; `rounds`: how many there are, None in a graph that is told when it runs (see
+    `tested.py`); `carried`: how many tensors each hands on to the next; `rows`: how many inputs give each
+    round a row; `backwards`: from the last row on; `keeps`: how many of the rows that come out are the first
+    ones, for the gradient.
     """
 
     @staticmethod
@@ -218,13 +226,17 @@ class Rolled(Structured):
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         body = params["body"]
+        if not params["rounds"]:
+            types = self.infer((), params)[params["carried"] :]
+            return (*[np.array(t.array) for t in args[: params["carried"]]], *[np.empty(*t) for t in types])
         few = body.few_at_first() if compiled_rounds is not None else params["rounds"]
         run = type(body).repeat if params["rounds"] <= few or compiled_rounds is None else compiled_rounds
         return run(body, args, params)
 
     def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
         outputs, carried = params["body"].graph.outputs, params["carried"]
-        rows = [TensorType((params["rounds"], *v.shape), v.dtype) for v in outputs[carried:]]
+        rounds = 1 if params["rounds"] is None else params["rounds"]
+        rows = [TensorType((rounds, *v.shape), v.dtype) for v in outputs[carried:]]
         return (*[v.type for v in outputs[:carried]], *rows)
 
 
@@ -313,23 +325,7 @@ def _gone_back(
     return found
 
 
-def _gradient(
-    g: Any,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    index: int,
-    body: Body,
-    rounds: int,
-    carried: int,
-    rows: int,
-    backwards: bool,
-    keeps: int,
-) -> Tensor | None:
-    params = {**loop(body, rounds, carried, rows, backwards), "keeps": keeps}
-    return ROLLED.rule_of(g, inputs, outputs, index, params)
-
-
-ROLLED = Rolled("rolled", "*tensors", {"tensors": _gradient})
+ROLLED = Rolled("rolled", keeps_outputs=True)
 
 
 def pruned(equation: Equation, needed: Collection[Value]) -> Equation:
@@ -398,12 +394,9 @@ class _WrittenOut:
                 part = self._new(f"{value.name}_row{number}", TensorType(value.shape[1:], value.dtype))
                 yield Equation(_GETITEM, (value,), _row(value.shape, number), (part,), self.loop.source)
                 parts.append(part)
-            known = dict(zip(body.inputs, (*now, *parts, *inputs[carried + len(read) :]), strict=True))
-            for equation in body.equations:
-                for value in equation.outputs:
-                    known[value] = self._new(f"{value.name}_round{number}", value.type)
-                yield _renamed(equation, known)
-            results = [known[v] for v in body.outputs]
+            operands = (*now, *parts, *inputs[carried + len(read) :])
+            equations, results = inlined(body, operands, functools.partial(self._of_round, number))
+            yield from equations
             now, left[number] = results[:carried], results[carried:]
         # What leaves the loop has the names that the others know.
         for value, output in zip(now, self.loop.outputs, strict=False):
@@ -420,14 +413,11 @@ class _WrittenOut:
             rows.append(row)
         yield Equation(_CAT, tuple(rows), {"dim": 0}, (output,), self.loop.source)
 
+    def _of_round(self, number: int, value: Value) -> Value:
+        return self._new(f"{value.name}_round{number}", value.type)
+
     def _new(self, name: str, type_: TensorType) -> Value:
         while name in self.names:
             name += "_"
         self.names.add(name)
         return Value(name, type_)
-
-
-def _renamed(equation: Equation, now: Mapping[Value, Value]) -> Equation:
-    inputs = tuple([now[v] if isinstance(v, Value) else v for v in equation.inputs])
-    outputs = tuple([now[v] for v in equation.outputs])
-    return Equation(equation.op, inputs, equation.params, outputs, equation.source)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import io
 import math
+import operator
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,18 @@ from fusegrad.tracer.ir.tested import TESTED, rounds_while
 _CONSTANTS = {"inf": math.inf, "nan": math.nan, "True": True, "False": False, "None": None}
 
 
-def _literal(node: ast.expr) -> Any:
-    """The value of a literal as `literal_text` writes it."""
+_SIGNS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Div: operator.truediv,
+}
+
+
+def _literal(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
+    """The value of a literal as `literal_text` writes it, or of an expression in the open `sizes`."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -35,22 +47,26 @@ def _literal(node: ast.expr) -> Any:
         case ast.Name(id=name) if name in dtypes.FROM_SHORT:
             return dtypes.FROM_SHORT[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_literal(operand)
+            return -_literal(operand, sizes)
         case ast.Tuple(elts=items):
-            return tuple(_literal(i) for i in items)
+            return tuple(_literal(i, sizes) for i in items)
         case ast.Call(func=ast.Name(id="slice"), args=args):
-            return Slice(*(_literal(a) for a in args))
+            return Slice(*(_literal(a, sizes) for a in args))
         case ast.Call(func=ast.Name(id="complex"), args=args):
-            return complex(*(_literal(a) for a in args))
+            return complex(*(_literal(a, sizes) for a in args))
+        case ast.Attribute(value=ast.Name(id="size"), attr=name) if name in sizes:
+            return sizes[name]
+        case ast.BinOp(left=left, op=sign, right=right) if sizes and type(sign) in _SIGNS:
+            return _SIGNS[type(sign)](_literal(left, sizes), _literal(right, sizes))
     raise SyntaxError(f"not a literal of the graph language: {ast.unparse(node)}")
 
 
-def _type(node: ast.expr) -> TensorType:
+def _type(node: ast.expr, sizes: Mapping[str, Any]) -> TensorType:
     """`f32[64, 10]` as a type."""
     if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
         raise SyntaxError(f"not a tensor type: {ast.unparse(node)}")
-    sizes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return TensorType(tuple(_literal(s) for s in sizes), dtypes.FROM_SHORT[node.value.id].numpy)
+    shape = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return TensorType(tuple(_literal(n, sizes) for n in shape), dtypes.FROM_SHORT[node.value.id].numpy)
 
 
 def python_text(text: str) -> str:
@@ -67,28 +83,31 @@ def _comments(text: str) -> dict[int, str]:
     return {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
 
 
-def parse_graph(text: str) -> Graph:
-    """The graph that `print_graph` printed. Raises SyntaxError for anything else."""
+def parse_graph(text: str, sizes: Mapping[str, Any] = MappingProxyType({})) -> Graph:
+    """The graph that `print_graph` printed. Raises SyntaxError for anything else.
+
+    sizes: those that are left open, by the names that they have in the text: `size.batch`.
+    """
     text = python_text(text)
     module = ast.parse(text)
     (function,) = [n for n in module.body if isinstance(n, ast.FunctionDef)]
-    return _graph_of(function, _comments(text))
+    return _graph_of(function, _comments(text), sizes)
 
 
-def _graph_of(function: ast.FunctionDef, comments: dict[int, str]) -> Graph:
+def _graph_of(function: ast.FunctionDef, comments: dict[int, str], sizes: Mapping[str, Any]) -> Graph:
     """The graph that a printed function says. comments: by line."""
     values: dict[str, Value] = {}
     bodies: dict[str, Subgraph] = {}
 
     def define(name: str, annotation: ast.expr) -> Value:
-        values[name] = Value(name, _type(annotation))
+        values[name] = Value(name, _type(annotation, sizes))
         return values[name]
 
     def operand(node: ast.expr) -> Any:
-        return values[node.id] if isinstance(node, ast.Name) and node.id in values else _literal(node)
+        return values[node.id] if isinstance(node, ast.Name) and node.id in values else _literal(node, sizes)
 
     def parameter(node: ast.expr) -> Any:
-        return bodies[node.id] if isinstance(node, ast.Name) and node.id in bodies else _literal(node)
+        return bodies[node.id] if isinstance(node, ast.Name) and node.id in bodies else _literal(node, sizes)
 
     def equation(call: ast.expr, outputs: tuple[Value, ...]) -> Equation:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in REGISTRY):
@@ -105,12 +124,10 @@ def _graph_of(function: ast.FunctionDef, comments: dict[int, str]) -> Graph:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=None):
                 define(name, annotation)
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as call):
-                types = _type(annotation)
-                equations.append(equation(call, (Value(name, types),)))
-                define(name, annotation)
+                equations.append(equation(call, (define(name, annotation),)))
             case ast.FunctionDef(name=name):
                 kind = Side if name.startswith(SIDE) else Body
-                bodies[name] = kind(_graph_of(statement, comments))
+                bodies[name] = kind(_graph_of(statement, comments, sizes))
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=call):
                 made = tuple(values[t.id] for t in targets if isinstance(t, ast.Name))
                 equations.append(equation(call, made))

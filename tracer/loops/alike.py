@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Value
-from fusegrad.tracer.loops.round_numbers import Computed
-from fusegrad.tracer.loops.rows import RowRead
+from fusegrad.tracer.loops import Refused
+from fusegrad.tracer.loops.affine import RowRead
+from fusegrad.tracer.loops.induction import Computed
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.values import plain_key
@@ -24,10 +25,6 @@ from fusegrad.tracer.record.recorder import Recorder
 # What no round has that is rolled: draws, and what has equations of its own.
 NESTED = frozenset({"random", "rolled"})
 NOTHING: Mapping[int, Any] = MappingProxyType({})
-
-
-class Refused(Exception):
-    """Why rounds cannot be left out, in words that go on from "it was not rolled: "."""
 
 
 class Seen(NamedTuple):

@@ -12,12 +12,9 @@ from typing import Any, NamedTuple
 
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.record.memory import Known, Memory
-
-
-class NotAlike(Exception):
-    """Why rounds cannot be left out, in words that go on from "it was not rolled: "."""
 
 
 class Appended(NamedTuple):
@@ -102,7 +99,7 @@ class RoundLists:
         return [x for items, number in self.read.values() for x in items[-number:]]
 
 
-def check(
+def check_appended(
     appended: Sequence[Appended],
     first: Sequence[Appended],
     second: Sequence[Appended],
@@ -110,7 +107,7 @@ def check(
     made: Collection[Value],
     held: Iterable[tuple[Callable[[], Any], Known | None]],
 ) -> None:
-    """Raise NotAlike where what two turns appended to lists does not follow one another.
+    """Raise Refused where what two turns appended to lists does not follow one another.
 
     appended: what these and those before appended. made: what the first one makes. held: the tensors that
     variables hold, and the arrays that these lie in.
@@ -121,18 +118,18 @@ def check(
     )
     kinds = {(id(a.items), a.value.type) for a in first}
     if len(first) != len(second) or not alike or len(kinds) > len({id(a.items) for a in first}):
-        raise NotAlike("its rounds append other things to lists from round to round")
+        raise Refused("its rounds append other things to lists from round to round")
     if not all(a.is_unchanged() for a in appended):
-        raise NotAlike("its rounds write into what they have appended to lists")
+        raise Refused("its rounds write into what they have appended to lists")
     seen = {a.known.root(): a for a in appended if a.seen}
     if not seen:
         return
     roots = [a.known.root() for a in appended]
     alone = all(a.is_alone() for a in appended if a.seen) and len({*roots}) == len(roots)
     if not alone or not all(a.value in made for a in first if a.seen):
-        raise NotAlike("its rounds append to lists what is not a tensor of its own in each")
+        raise Refused("its rounds append to lists what is not a tensor of its own in each")
     if any(root in seen and seen[root].tensor() is not reference() for reference, root in held):
-        raise NotAlike("its rounds hand on views of what they append to lists")
+        raise Refused("its rounds hand on views of what they append to lists")
 
 
 def by_list(

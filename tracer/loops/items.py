@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
-from fusegrad.eager.ops.shape.slicing import basic_index
 from fusegrad.tracer.ir.tested import FAR
-from fusegrad.tracer.loops.round_numbers import Computed
-from fusegrad.tracer.loops.rows import RowRead, RowWrite
+from fusegrad.tracer.loops.affine import RowRead, RowWrite, TripCount
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record.recorder import Recorder
-
-if TYPE_CHECKING:
-    from fusegrad.tracer.loops.tested_rounds import TestedRounds
-
 
 # How a round takes apart what it gets: () for a variable, the patterns of its parts for a tuple.
 Pattern = tuple[Any, ...]
@@ -78,20 +71,22 @@ class Items:
         self._recorder, self.sources, self.number, self._pattern = recorder, sources, number, pattern
         self._arrays: list[Any] = [x.array if isinstance(x, Tensor) else None for x in sources]
         self._versions = [x.version[0] if isinstance(x, Tensor) else 0 for x in sources]
-        # By the number of an equation, which row it found or wrote, and which number it was given.
+        # By the number of an equation, which row it found or wrote.
         self.found: dict[int, RowRead] = {}
         self.written: dict[int, RowWrite] = {}
-        self.numbers: dict[int, Computed] = {}
 
-    def item(self, number: int, tested: TestedRounds | None) -> Any:
-        """What a round gets. tested: of a loop that tests data, whose rounds may follow from how many were
-        left out.
-        """
-        number_of = operator.getitem if tested is None else tested.number_of
-        at = None if tested is None or not tested.is_counted else tested.position(number)
-        sources = enumerate(self.sources)
-        items = [number_of(x, number) if type(x) is range else self._row(i, number, at) for i, x in sources]
+    def item(self, number: int, count: TripCount) -> Any:
+        """What a round gets, which may follow from how many were left out."""
+        at = count.position(number) if count.is_open else None
+        items = [
+            count.number_of(x, number) if type(x) is range else self._row(i, number, at)
+            for i, x in enumerate(self.sources)
+        ]
         return _as(self._pattern, iter(items))
+
+    def subscript(self, owner: Tensor, key: Any, place: int, slopes: Sequence[int]) -> RowRead:
+        """What `owner[key]` finds, whose entries grow so much with what the range at `place` gives."""
+        return RowRead.of(owner, key, slopes, self.sources[place].step)
 
     def _row(self, place: int, number: int, at: Tensor | None) -> Tensor:
         """A row as `unbind` gives it, which has taken all when the loop began: the memory of that time."""
@@ -111,8 +106,7 @@ class Items:
                 row = bind(SELECT_AT, (tensor, at), {"dim": 0})
         finally:
             tensor.array = now
-        entries: Any = basic_index(number, tensor.array.shape)
-        self.found[len(self._recorder.equations) - 1] = RowRead(entries, 0, (number,), 1, len(tensor))
+        self.found[len(self._recorder.equations) - 1] = RowRead.of(tensor, number, (1,), 1)
         views.several([row], "UnbindBackward0", number)
         if tensor.version[0] != self._versions[place] and views.base_of(tensor).needs_grad:
             views.refuse(row)  # as one that was there when that was written

@@ -15,7 +15,7 @@ from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.ir.graph import Equation, Value
-from fusegrad.tracer.ir.tested import HANDED_ON
+from fusegrad.tracer.ir.tested import HANDED_ON, HANDED_ON_KEPT
 from fusegrad.tracer.record.recorder import Recorder
 
 
@@ -41,19 +41,40 @@ def kept_by_nodes(
     return kept
 
 
-def keeps_its_result(equation: Equation, tracked: Collection[Value]) -> bool:
-    """Whether the node that makes what an equation gives keeps that."""
+def keeps_its_result(equation: Equation, value: Value, tracked: Collection[Value]) -> bool:
+    """Whether the node that makes what an equation gives keeps that `value` of it."""
     pairs = enumerate(equation.inputs)
-    rules = [equation.op.rule(i) for i, value in pairs if isinstance(value, Value) and value in tracked]
-    return any(rule is not None and rule.needs_output for rule in rules)
+    rules = [equation.op.rule(i) for i, v in pairs if isinstance(v, Value) and v in tracked]
+    number = equation.outputs.index(value)
+    return any(rule and number in rule.saved_outputs(len(equation.outputs)) for rule in rules)
+
+
+def is_kept(
+    value: Value, equations: Sequence[Equation], kept: Collection[Value], tracked: Collection[Value]
+) -> bool:
+    """Whether nodes keep the memory of a value: it is one of `kept`, or a view of what its own node keeps."""
+    made = {output: equation for equation in equations for output in equation.outputs}
+    while value not in kept and value in made:
+        equation = made[value]
+        if not isinstance(equation.op, View):
+            return keeps_its_result(equation, value, tracked)
+        value = equation.inputs[0]
+    return value in kept
+
+
+def handed_on(result: Tensor, node: str, is_kept: bool) -> Tensor:
+    """What a variable holds in the end, apart from what the op of all rounds keeps.
+
+    node: the name of the node that made it in a round; is_kept: whether that keeps it for backward.
+    """
+    copied: Tensor = bind(HANDED_ON_KEPT if is_kept else HANDED_ON, (result,), {"node": node})
+    return copied
 
 
 def apart(recorder: Recorder, tensor: Tensor) -> Tensor:
     """A tensor that holds what this one does, and that nobody else has."""
     if tensor.needs_grad or not has_values(tensor.array):
-        node = "" if tensor.grad_fn is None else tensor.grad_fn.name()
-        copied: Tensor = bind(HANDED_ON, (tensor,), {"node": node})
-        return copied
+        return handed_on(tensor, "" if tensor.grad_fn is None else tensor.grad_fn.name(), False)
     copy = wrap(tensor.array.copy())
     recorder.memory.define(copy.array, recorder.value_of(tensor), is_chosen=True)
     return copy

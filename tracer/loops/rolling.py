@@ -14,13 +14,13 @@ rounds. The last rounds run as ever, so that all variables are what they would b
 Only tensors that have no values yet are carried on so (`later.py`): for others, rounds have to be computed.
 In long loops, ops on small tensors wait for that, too. What ops warn of, they say in the rounds that run.
 
-Where a round finds rows by its number, they are the rows of the loop (`rows.py`). The source shows that their
-places grow evenly with the number: all else that they are found by is the same whole number in each. What
-rounds append to a list that nobody sees before they are over (`loops.py`) are rows, too, and so is what each
-writes into a row of a tensor that the run has made, and that they do not read: that is written at once.
-Numbers that Python computes from that of the round, and that meet a tensor, come as rows
-(`round_numbers.py`). If the rounds that are left out end before the loop does, as places are counted from the
-other end then, those that follow are looked at again; and so they are where the first ones were not alike.
+Where a round finds rows by its number, they are the rows of the loop (`affine.py`). The source shows that
+their places grow evenly with the number: all else that they are found by is the same whole number in each.
+What rounds append to a list that nobody sees before they are over (`loops.py`) are rows, too, and so is what
+each writes into a row of a tensor that the run has made, and that they do not read: that is written at once.
+Numbers that Python computes from that of the round, and that meet a tensor, come as rows (`induction.py`). If
+the rounds that are left out end before the loop does, as places are counted from the other end then, those
+that follow are looked at again; and so they are where the first ones were not alike.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ from fusegrad.eager.core.handlers import at_work
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD
 from fusegrad.tracer.ir.tested import FAR
-from fusegrad.tracer.loops.alike import Refused, Seen, done
+from fusegrad.tracer.loops import Refused
+from fusegrad.tracer.loops.affine import RowWrite, TripCount, asks_for_row
+from fusegrad.tracer.loops.alike import Seen, done
 from fusegrad.tracer.loops.appended import RoundLists
+from fusegrad.tracer.loops.induction import RoundNumbers
 from fusegrad.tracer.loops.items import Items, alike_for, alike_remainders, period
-from fusegrad.tracer.loops.operators import operated
 from fusegrad.tracer.loops.packs import opened
 from fusegrad.tracer.loops.replaced import may_replace, may_replace_part
-from fusegrad.tracer.loops.round_numbers import NoRows, Recurrences
-from fusegrad.tracer.loops.rows import RowRead, RowWrite, asked, asks_for_row, growing
 from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
 from fusegrad.tracer.loops.turns import (
+    AGAIN,
     LONG_ROUND,
     MANY_ROUNDS,
     TURN,
@@ -59,6 +60,7 @@ from fusegrad.tracer.observe import stores
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.recorder import Recorder
+from fusegrad.tracer.record.scalars import fits_float64
 from fusegrad.tracer.twin.plain_loops import COUNTED
 from fusegrad.tracer.twin.sites import Site
 
@@ -66,8 +68,6 @@ from fusegrad.tracer.twin.sites import Site
 FEWEST, FEWEST_SMALL = 16, 128
 # So many rounds one turn has at the most, where every third or tenth is another one.
 MOST_ROUNDS = 20
-# Where rounds differed, others are looked at after a few more, and each time after so many times as many.
-AGAIN = 4
 
 
 def settled(recorder: Recorder, before: bool) -> str:
@@ -94,7 +94,6 @@ class Rounds:
     ) -> None:
         self.observer, self.recorder, self.items, self._site = observer, recorder, items, site
         self._counters, self.lists = counters, RoundLists(observer, recorder.memory)
-        self.recurrences = Recurrences(observer.numbers.look)
         self._next = 0  # the number of the next round
         self._kept = observer.noted()
         self._since = next_sequence()
@@ -102,9 +101,13 @@ class Rounds:
         self._has_waited, self._reason = recorder.later.on, ""
         self._replaces = False  # whether results stand for what is written in place
         self._round = len(recorder.equations)  # where the last round begins
+        number_is_used = tested is not None and tested.number_is_used
+        self._count = TripCount(recorder, items.number, number_is_used, items.found)
+        self._numbers = RoundNumbers(observer, recorder, items.sources, items.number, self._count)
+        self.recurrences = self._numbers.recurrences
         self.tested: TestedRounds | None = None
         if tested is not None:
-            self.tested = TestedRounds(observer, recorder, items, tested, self._since)
+            self.tested = TestedRounds(observer, recorder, items, self._numbers, tested, self._since)
         observer.loops.rolling += 1
         # From which round on rounds are looked at again, and after how many more if those differ, too.
         self._again, self._wait = 0, TURN
@@ -124,7 +127,7 @@ class Rounds:
         # Which rounds compare their number, up to which one all those are alike that this tells apart, and
         # after how many the outcomes come again.
         self._alike: list[tuple[int, int, int]] = []
-        for found in (self.items.found, self.items.written, self.items.numbers):
+        for found in (self.items.found, self.items.written, self._numbers.noted):
             found.clear()
         if self._may_leave_out() >= FEWEST_SMALL and self.recorder.later.on:
             self.recorder.later.whatever_size, self.recorder.operands = True, {}
@@ -138,15 +141,16 @@ class Rounds:
         return self
 
     def __next__(self) -> Any:
-        if self.tested is not None:
-            at_work(self.tested.another, self._next)
+        count = self._count
+        if count.is_open:
+            at_work(count.another, self._next)
         if self._next >= self.items.number:
             self.over()
             raise StopIteration
         self._next += 1
-        if self.tested is None:
-            return self.items.item(self._next - 1, None)
-        return at_work(self.items.item, self._next - 1, self.tested)
+        if not count.is_open:
+            return self.items.item(self._next - 1, count)
+        return at_work(self.items.item, self._next - 1, count)
 
     def ended(self, *carried: Any) -> tuple[Any, ...]:
         """A round has ended, and leaves these to the next one; what that gets."""
@@ -217,7 +221,7 @@ class Rounds:
         try:
             carried = self._leave_out(carried, rounds)
             self._reason = ""
-        except (Refused, NoRows) as refusal:
+        except Refused as refusal:
             if rounds != self._turns[-1]:
                 return carried  # longer turns may be alike
             self._reason = str(refusal)
@@ -241,7 +245,7 @@ class Rounds:
             raise Refused(reason)
         if not later.on:
             raise Refused(settled(self.recorder, before=not self._has_waited))
-        found = self.items.found, self.items.written, self.items.numbers
+        found = self.items.found, self.items.written, self._numbers.noted
         seen = [self._looks[number] for number in looks_after(rounds) if number in self._looks]
         turn = turn_of(seen, self.recorder, found, self.lists.appended, rounds)
         counted = counted_up(seen)
@@ -321,11 +325,6 @@ class Rounds:
             later.catch_up()
         self.over()
 
-    @property
-    def number(self) -> int:
-        """The number of the round, counted from zero."""
-        return self._next - 1
-
     def may_replace(self, symbol: str, left: Any, right: Any) -> bool:
         """Whether a round may make a tensor where it says `left += right`; see `replaced.py`."""
         later, held = self.recorder.later, itertools.chain(*self._firsts.values())
@@ -344,20 +343,19 @@ class Rounds:
         later = self.recorder.later
         return self.tested is None and ((later.on and later.whatever_size) or self._left_out > 0)
 
-    # What rounds do with their number, and leave.
-
     def row(self, take: Any, owner: Any, key: Any, place: int, slopes: Sequence[int]) -> Any:
         """What `owner[key]` gives by `take`.
 
         slopes: by how much each index grows with what the round got from the source at `place`.
         """
-        if self.tested is not None and self.tested.is_counted:
+        if self._count.is_open:
             if self._is_row(owner, key, place, slopes, False):
-                return self.tested.row(owner, key, *growing(slopes, self.items.sources[place].step))
+                return self._count.row(owner, self.items.subscript(owner, key, place, slopes))
             self._is_odd("its rounds find by their number what is no row of a tensor, and test data")
         found = take()
         if self._is_row(owner, key, place, slopes):
-            self.items.found[len(self.recorder.equations) - 1] = self._found(owner, key, place, slopes)
+            number = len(self.recorder.equations) - 1
+            self.items.found[number] = self.items.subscript(owner, key, place, slopes)
         else:
             self._is_odd("its rounds find by their number what is no row of a tensor")
         return found
@@ -382,7 +380,7 @@ class Rounds:
         finally:
             later.writes_rows = False
         if not reason and later.on and equations[-1].op.name == "assign":
-            row = self._found(owner, key, place, slopes)
+            row = self.items.subscript(owner, key, place, slopes)
             self.items.written[len(equations) - 1] = RowWrite(row, weakref.ref(owner))
         else:
             self._is_odd(reason or "its rounds write otherwise than in rows")
@@ -405,13 +403,6 @@ class Rounds:
         from_range = type(self.items.sources[place]) is range
         return from_range and asks_for_row(key, slopes, windows) and self.observer.is_tensor(owner)
 
-    def _found(self, owner: Tensor, key: Any, place: int, slopes: Sequence[int]) -> RowRead:
-        """What the last equation has found or written by a subscript."""
-        parts = key if type(key) is tuple else (key,)
-        at, growth = growing(slopes, self.items.sources[place].step)
-        index = self.recorder.equations[-1].params["index"]
-        return RowRead(index, at, asked(parts[at]), growth, owner.array.shape[at])
-
     def computed(
         self, symbol: str, compute: Callable[[Any, Any], Any], sides: Sequence[Any], leaves: bool
     ) -> Any:
@@ -420,7 +411,7 @@ class Rounds:
         sides: what it takes, each with the place of the source whose number it follows from, the function by
         which it does, and what else that takes; or None. leaves: whether the result goes to no other one.
         """
-        result, is_odd = operated(symbol, compute, sides, leaves, self)
+        result, is_odd = self._numbers.operated(symbol, compute, sides, leaves, self._next - 1)
         if is_odd:
             self._is_odd("its rounds use their number otherwise than in sums and products")
         return result
@@ -435,6 +426,15 @@ class Rounds:
         if type(value) is not Tensor:
             self._is_odd("its rounds use their number otherwise than in sums and products")
         return value
+
+    def kept_number(self, number: Any, place: int) -> Any:
+        """What a branch gives a variable, of the source at `place`: one that holds for all rounds alike."""
+        source = self.items.sources[place]
+        if type(source) is not range:
+            return number
+        if self.tested is None or not fits_float64(number):
+            return self.mixed(number)
+        return self._numbers.kept(number, source, self._next - 1)
 
     def looks(self, *sides: Any) -> None:
         """A round is about to compare its number: what with is the same in all replays."""
@@ -475,8 +475,7 @@ class Rounds:
     def _is_odd(self, reason: str) -> None:
         """A round does what is not the same from round to round."""
         self._odd = self._next - self._begins, reason
-        if self.tested is not None:
-            self.tested.fix()
+        self._count.fix()
 
     def _compared_count(self, symbol: str, left: Any, right: Any, growth: int) -> None:
         if type(left) is not int or type(right) is not int:

@@ -10,8 +10,8 @@ which do, for each round asks that first, and goes its way; and in the end it is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +21,14 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
-from fusegrad.tracer.ir.tested import COUNT, FAR, HANDED_ON, HANDED_ON_KEPT, TESTED
-from fusegrad.tracer.loops.alike import Refused, Seen, is_derived, needing, operand
-from fusegrad.tracer.loops.kept import apart, keeps_its_result, kept_by_nodes
-from fusegrad.tracer.loops.states import Number, Place, State
-from fusegrad.tracer.loops.ways import Held, Made, Way, round_of
+from fusegrad.tracer.ir.tested import COUNT, FAR, TESTED
+from fusegrad.tracer.loops import Refused
+from fusegrad.tracer.loops.affine import RoundCount
+from fusegrad.tracer.loops.alike import Seen, is_derived, needing, operand
+from fusegrad.tracer.loops.kept import apart, handed_on, keeps_its_result, kept_by_nodes
+from fusegrad.tracer.loops.ways import Held, Made, Number, Place, State, Way, round_of
 from fusegrad.tracer.record.recorder import Recorder
 
-# So many kinds of what a gradient may reach are followed.
-MOST_REACHES = 256
 _ADD, _LESS, _AND = REGISTRY["add"], REGISTRY["lt"], REGISTRY["logical_and"]
 _BOOL = TensorType((), np.dtype(np.bool_))
 
@@ -39,17 +38,6 @@ def _truth(recorder: Recorder, value: bool) -> Tensor:
     tensor: Tensor = wrap(np.array(value))
     recorder.constant(tensor)
     return tensor
-
-
-class RoundCount(NamedTuple):
-    """How many rounds there were, as a tensor: so many, and `more`."""
-
-    counted: Tensor
-    more: int
-
-    @property
-    def number(self) -> int:
-        return int(self.counted.array) + self.more
 
 
 class TestedOp:
@@ -124,8 +112,7 @@ class TestedOp:
         kept = self._kept_by_its_node() if keeps else ()
         for place, x in self._made.items() if keeps else ():
             if isinstance(place, int):
-                handed_on = HANDED_ON_KEPT if place in kept else HANDED_ON
-                self._made[place] = bind(handed_on, (x,), {"node": nodes.get(place, "")})
+                self._made[place] = handed_on(x, nodes.get(place, ""), place in kept)
         return RoundCount(made[len(self._state)], more)
 
     def handed_on(self) -> dict[int, Tensor]:
@@ -219,7 +206,8 @@ class TestedOp:
         def is_kept(way: Way, place: Place) -> bool:
             role = way.after[place]
             if isinstance(role, Made):
-                return keeps_its_result(way.equations[role.equation], known)
+                equation = way.equations[role.equation]
+                return keeps_its_result(equation, equation.outputs[role.output], known)
             return isinstance(role, Held) and role.place in found
 
         found: set[Place] = {place for place in self._moving if isinstance(place, int)}
@@ -255,29 +243,9 @@ class TestedOp:
         read = dict.fromkeys((*(v for e in before for v in e.values()), *given))
         leaves = tuple([v for v in read if v not in made])
         reached = ways_of(Graph(leaves, tuple(before), given), known)
-        for place in range(len(self._state)):
-            sets = {frozenset().union(*(reached[i] for i in way[place])) for way in self._reached(taken)}
-            if len(sets) > 1:
-                raise Refused("it depends on its rounds what has a gradient")
-
-    def _reached(self, taken: tuple[Value, ...]) -> Iterable[tuple[frozenset[int], ...]]:
-        """For each number of rounds, and each order of ways: of each state, the inputs, by number, that its
-        gradient goes to.
-        """
-        carried = len(self._state)
-        others = [{i} for i in range(carried, len(taken))]
-        steps = []
+        # If one round of any way leaves that as it was, any number of them does.
         for way in self._ways:
             equations, results = self._round([way])
-            graph = Graph(taken, tuple(equations), tuple(results))
-            steps.append([*ways_of(graph)[:carried], *others])
-        none = tuple([frozenset({i}) for i in range(carried)])
-        found, pending = {none}, [none]
-        while pending:
-            reach = pending.pop()
-            more = {tuple([frozenset(through(places, step)) for places in reach]) for step in steps} - found
-            found |= more
-            pending += more
-            if len(found) > MOST_REACHES:
-                raise Refused("its gradient goes too many ways")
-        return found
+            step = ways_of(Graph(taken, tuple(equations), tuple(results)))[: len(self._state)]
+            if [through(places, reached) for places in step] != reached[: len(step)]:
+                raise Refused("it depends on its rounds what has a gradient")

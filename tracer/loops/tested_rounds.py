@@ -1,7 +1,7 @@
 """Loops that test data: rounds of which each went a known way go in, one equation for those and the ones to
 come comes out.
 
-RoundCount of such a loop are computed as they are recorded, since Python asks for values. What each did is
+Rounds of such a loop are computed as they are recorded, since Python asks for values. What each did is
 written in terms of what its variables held before (`ways.py`). As soon as two went one way, all others are
 left to one op (`ir/tested.py`), which goes on until a test comes out as in none of the known ways: for that
 round, Python is asked again. If it then goes another way, the op is told of it, and does all once more. So
@@ -9,7 +9,7 @@ the number of rounds is guarded nowhere, nor which way each goes, and what follo
 through what the loop hands on: tensors, and numbers that are counted up.
 
 A variable that some rounds leave as it is may hold what others hold, too, until a round gives it something
-new. So ways are known only from states that are alike in that (`states.py`).
+new. So ways are known only from states that are alike in that (`ways.py`).
 
 A round that goes no known way is computed to its end, and dropped. So what comes behind a test must be ops
 that may be evaluated of anything.
@@ -21,26 +21,26 @@ import weakref
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.ir.graph import GUARD, Value
 from fusegrad.tracer.ir.tested import FAR
-from fusegrad.tracer.loops.alike import Refused, Seen, done, is_one
+from fusegrad.tracer.loops import Refused
+from fusegrad.tracer.loops.affine import RoundCount, RowOfRound
+from fusegrad.tracer.loops.alike import Seen, done, is_one
+from fusegrad.tracer.loops.induction import NumberOfRound, RoundNumbers
 from fusegrad.tracer.loops.items import Items, alike_for
-from fusegrad.tracer.loops.round_numbers import Computed
-from fusegrad.tracer.loops.states import Kind, Number, State
-from fusegrad.tracer.loops.tested_op import RoundCount, TestedOp
-from fusegrad.tracer.loops.tested_rows import NumberOfRound, NumberRows, RowOfRound, read_of, row_at
-from fusegrad.tracer.loops.ways import Way, way_of
+from fusegrad.tracer.loops.tested_op import TestedOp
+from fusegrad.tracer.loops.turns import AGAIN, TURN
+from fusegrad.tracer.loops.ways import Kind, Number, State, Way, way_of
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.later import alive
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.scalars import fits_float64
 
-# Where rounds cannot be left out, others are looked at after so many more, and each time after so many times
-# as many; before that, so many times those that begin with the next one.
-WAIT, AGAIN, TRIES = 2, 4, 2
+# Where rounds cannot be left out, those that begin with the next one are looked at so many times, and then
+# others after a turn more, and later ones.
+TRIES = 2
 # An op knows so many ways at the most.
 MOST_WAYS = 8
 
@@ -62,7 +62,13 @@ class TestedRounds:
     """
 
     def __init__(
-        self, observer: Observer, recorder: Recorder, items: Items, source: TestedLoop, since: int
+        self,
+        observer: Observer,
+        recorder: Recorder,
+        items: Items,
+        numbers: RoundNumbers,
+        source: TestedLoop,
+        since: int,
     ) -> None:
         """items: of the rounds that there are at the most. source: what the source says of the loop, whose
         variables are all handed on that anybody asks for. since: the number of the next node of the autograd
@@ -70,9 +76,10 @@ class TestedRounds:
         """
         self._observer, self._recorder = observer, recorder
         self._items, self._most, self._since = items, items.number, since
-        self._counters, changing, self._number_is_used = source
+        self._numbers, self._count = numbers, numbers.count
+        self._counters, changing, number_is_used = source
         self._kept = observer.noted()
-        self._from, self._wait, self._tries = 1, WAIT, 0
+        self._from, self._wait, self._tries = 1, TURN, 0
         self._equations = len(recorder.equations)
         # Before the rounds that are looked at, and by now; by how much counters grow.
         self._first: State | None = None
@@ -86,19 +93,16 @@ class TestedRounds:
         self._known_to = self._equations
         self._before: list[weakref.ref[Tensor]] = []  # what the round before the last one made
         self._made, self._is_first = 0, False  # where the last one's begin, and whether no loop around looks
-        # How many rounds there were before those that are looked at, and with those that were left out, if an
-        # op says so; whether that has begun with the first of them; and the number of the round behind it.
+        # How many rounds there were before those that are looked at, if an op says so; and whether that has
+        # begun with the first of them.
         self._rounds_before: RoundCount | None = None
-        self._rounds: RoundCount | None = None
         self._is_left_out = False
-        self._behind = 0
         # The number of the last round is known to the loop alone.
-        self._left_to_op = self._most - self._number_is_used
+        self._left_to_op = self._most - number_is_used
         # From which round on, and up to how many, comparisons of what they count come out alike.
         self._alike_from, self._alike, self.reason = 0, self._most, ""
         # Up to how many rounds there are all rows that the last one finds, and that those before it find.
         self._has_rows = self._with_rows = self._most
-        self._numbers = NumberRows(recorder, self._most)
 
     def ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
         """A round has ended, which was the one with this number, counted from one; how many there are with
@@ -106,7 +110,7 @@ class TestedRounds:
         """
         found = self._ended(number, carried)
         self._items.found.clear()
-        self._items.numbers.clear()
+        self._numbers.noted.clear()
         return found
 
     def _ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
@@ -153,7 +157,7 @@ class TestedRounds:
     def _begin(self) -> None:
         """The rounds that are looked at begin with the next one."""
         self._first, self._ways, self._is_left_out = self._last, [], False
-        self._rounds_before, self._with_rows = self._rounds, self._most
+        self._rounds_before, self._with_rows = self._count.rounds, self._most
         self._alike_from, self._alike = 0, self._most
 
     def compared(self, symbol: str, difference: int, growth: int, number: int) -> None:
@@ -163,71 +167,6 @@ class TestedRounds:
         behind, before = (alike_for(symbol, difference, by) for by in (growth, -growth))
         self._alike = min(self._alike, number - 1 + behind)
         self._alike_from = max(self._alike_from, number - before)
-
-    def another(self, number: int) -> None:
-        """The loop asks whether there is a round with this number, counted from zero.
-
-        That depends on how many were left out.
-        """
-        # The first one behind them is there for sure, where the last one is not left out.
-        if (
-            self._rounds is not None
-            and self._most < FAR
-            and (number > self._behind or self._left_to_op == self._most)
-        ):
-            count = self._rounds.counted
-            below = self._most - (number - int(count.array))
-            self._recorder.doors.guard(self._recorder.later.at_once(lambda: ops.lt(count, below)))
-
-    def number_of(self, source: range, number: int) -> int:
-        """What a range gives for the round with this number, counted from zero: it follows from how many
-        rounds were left out.
-        """
-        if self._rounds is None or not self._number_is_used:
-            return source[number]
-        count = self._rounds.counted
-        first = source[0] + source.step * (number - int(count.array))
-        if not all(map(fits_float64, (first, source.step, source[number]))):
-            self.fix()
-            return source[number]
-        return self._recorder.doubles.counted(first, source.step, count)
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the number of the round follows from how many were left out."""
-        return self._rounds is not None
-
-    def position(self, place: int, growth: int = 1) -> Tensor:
-        """A place that grows so much with each round, in a tensor that follows from how many there were."""
-        assert self._rounds is not None
-        count = self._rounds.counted
-        offset = place - growth * int(count.array)
-        found: Tensor = self._recorder.later.at_once(lambda: count * growth + offset)
-        return found
-
-    def row(self, owner: Tensor, key: Any, at: int, growth: int) -> Tensor:
-        """What `owner[key]` gives, whose entry number `at` grows so much with each round."""
-        read = read_of(owner, key, at, growth)
-        place = self.position(read.entries[at], growth)
-        row, equation = row_at(owner, read, place, self._recorder)
-        self._items.found[equation] = read
-        return row
-
-    def number(self, computed: Computed, number: int) -> Tensor | None:
-        """What follows from the number of the round as `computed` says, in a tensor; None where no tensor has
-        it for all rounds.
-        """
-        try:
-            rows = self._numbers.rows(computed, number)
-        except Refused:
-            return None
-        return self.row(rows, number, 0, 1)
-
-    def fix(self) -> None:
-        """What a round does follows from its number in a way that is not followed: it must be that one."""
-        if self._rounds is not None:
-            count, doors = self._rounds.counted, self._recorder.doors
-            doors.guard(self._recorder.later.at_once(lambda: ops.eq(count, int(count.array))))
 
     def over(self) -> None:
         """Forget what was seen."""
@@ -329,7 +268,7 @@ class TestedRounds:
         self._has_rows = min([self._most, *(begin.number + 1 + r.limit() for r in reads.values())])
         steps: dict[int, RowOfRound | NumberOfRound] = {}
         steps.update((i, RowOfRound(read, begin.number)) for i, read in reads.items())
-        for i, computed in self._items.numbers.items():
+        for i, computed in self._numbers.noted.items():
             if i >= begin.equations:
                 rows = recorder.value_of(self._numbers.rows(computed, begin.number))
                 steps[i - begin.equations] = NumberOfRound(computed.place, rows)
@@ -364,7 +303,7 @@ class TestedRounds:
         # One that stands for a symbol must be what it is.
         self._recorder.numbers.look(*(begin.seen[i] for i in steps if type(begin.seen[i]) is int))
         # What an op has counted goes on from op to op as one number.
-        if steps != self._steps and (self._ways or self._rounds is not None):
+        if steps != self._steps and (self._ways or self._count.is_open):
             self._changing.update(i for i, step in steps.items() if self._steps.get(i) != step)
             raise Refused("its rounds do not all count as much")
         self._steps = steps
@@ -381,9 +320,9 @@ class TestedRounds:
         most = min(self._left_to_op, self._alike, self._with_rows) - begin.number
         op = TestedOp(recorder, begin, self._ways, self._rounds_before)
         rounds = op.run(self._nodes(end), most if most < FAR // 2 else FAR)
-        self._rounds, self._is_left_out, self._behind = rounds, True, rounds.number
+        self._count.rounds, self._is_left_out = rounds, True
         # They are done again by the op, which tests as they did.
-        recorder.without_guards(begin.equations)
+        _without_guards(recorder, begin.equations)
         self._counting.add(recorder.value_of(rounds.counted))
         self._known_to = begin.equations
         on = [*end.carried]
@@ -416,3 +355,13 @@ def _is_left(reference: weakref.ref[Tensor], handed: Collection[int], by_graph: 
         return False
     del tensor  # one reference less
     return references.others(reference, by_graph)
+
+
+def _without_guards(recorder: Recorder, first: int) -> None:
+    """Take the guards out of the equations from the one numbered `first` on: an op tests the same."""
+    rest = recorder.equations[first:]
+    for place, (host, number) in enumerate(recorder.hosts):
+        if number > first:
+            before = sum(e.op is GUARD for e in rest[: number - first])
+            recorder.hosts[place] = host, number - before
+    recorder.equations[first:] = [e for e in rest if e.op is not GUARD]

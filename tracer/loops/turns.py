@@ -15,11 +15,10 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
-from fusegrad.tracer.ir.tested import HANDED_ON
-from fusegrad.tracer.loops import appended as lists
+from fusegrad.tracer.loops import Refused
+from fusegrad.tracer.loops.affine import Forward, RowRead, RowWrite, written_rows
 from fusegrad.tracer.loops.alike import (
     Done,
-    Refused,
     Seen,
     follow,
     in_place_of,
@@ -29,11 +28,9 @@ from fusegrad.tracer.loops.alike import (
     operand,
     pattern,
 )
-from fusegrad.tracer.loops.appended import Appended, NotAlike, by_list
-from fusegrad.tracer.loops.kept import apart, kept_by_nodes
-from fusegrad.tracer.loops.round_numbers import Computed, NoRows
-from fusegrad.tracer.loops.rows import RowRead, RowWrite
-from fusegrad.tracer.loops.written_rows import Forward, NotApart, written_rows
+from fusegrad.tracer.loops.appended import Appended, by_list, check_appended
+from fusegrad.tracer.loops.induction import Computed
+from fusegrad.tracer.loops.kept import apart, handed_on, is_kept, kept_by_nodes
 from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder
 
@@ -42,6 +39,8 @@ from fusegrad.tracer.record.recorder import Recorder
 TURN, LONG_ROUND, MANY_ROUNDS = 2, 24, 128
 # After so many turns the state is looked at: the first one may differ.
 LOOKS = 3
+# Where rounds differed, others are looked at after a few more, and each time after so many times as many.
+AGAIN = 4
 
 
 def looks_after(rounds: int) -> range:
@@ -206,23 +205,33 @@ class Turn(NamedTuple):
         made = bind(ROLLED, (*begin, *handed, *rows, *same), params)
         for value, tensor in (*zip(self.state, made, strict=False), *self._pairs_left(made)):
             recorder.ranges.note_alike(recorder.value_of(tensor), value)
-        if is_written and self.tracked:
-            copies = tuple([bind(HANDED_ON, (x,), {"node": ""}) for x in made[: len(state)]])
-            made = (*copies, *made[len(state) :])
+        if kept is not None:
+            results = [
+                self._handed_on(recorder, x, v, kept, is_written)
+                for v, x in zip(self.state, made, strict=False)
+            ]
+            made = (*results, *made[len(results) :])
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
         left = [tensor for _, tensor in self._pairs_left(made)]
         self._write(recorder, owners, left[len(self.appended) :], turns)
         last = {self.after[v]: tensor for v, tensor in zip(self.state, made, strict=False)}
         return on, by_list(self.appended, left[: len(self.appended)], last)
 
+    def _handed_on(
+        self, recorder: Recorder, result: Tensor, begin: Value, kept: Collection[Value], is_written: bool
+    ) -> Tensor:
+        """What a variable holds in the end, apart from what the op of all rounds keeps.
+
+        It is kept where eager's node keeps what it made, and not even there if rounds may write it.
+        """
+        value = self.after[begin]
+        made = [e for e in self.equations if value in e.outputs]
+        keeps = not is_written and is_kept(value, self.equations, kept, needing(recorder))
+        return handed_on(result, made[0].op.grad_name(dict(made[0].params)) if made else "", keeps)
+
     def _number_rows(self, recorder: Recorder, after: int, turns: int) -> list[Tensor]:
         """The numbers of so many turns, as rows."""
-        try:
-            rows = [computed.rows(after, turns) for computed, _ in self.numbers.values()]
-        except NoRows:
-            raise Refused(
-                "what its rounds compute of their number is no number in each, or too large"
-            ) from None
+        rows = [computed.rows(after, turns) for computed, _ in self.numbers.values()]
         for row in rows:
             recorder.constant(row)
         return rows
@@ -327,10 +336,7 @@ def turn_of(
         numbers[1],
         lambda e: recorder.ranges.is_fit(e.op, e.inputs, e.params),
     )
-    try:
-        chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
-    except NotApart as reason:
-        raise Refused(str(reason)) from None
+    chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
     # Rows that were read, which variables keep for a while, are views of one tensor.
     read = [{e[i].outputs[0] for i in rows_of} for e, rows_of in zip((first, second), ours, strict=True)]
     if not _carries(looks, after, read):
@@ -348,10 +354,7 @@ def turn_of(
     counted, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
     left, again = (appended[a.appended : b.appended] for a, b in pairs)
     held = [x for look in looks for x in look.carried if isinstance(x, Seen)]
-    try:
-        lists.check(appended, left, again, after, made, [(x.reference, x.root) for x in held])
-    except NotAlike as reason:
-        raise Refused(str(reason)) from None
+    check_appended(appended, left, again, after, made, [(x.reference, x.root) for x in held])
     shown = {x.value for x in held} | {a.value for a in left}
     forwarded = {*(f.output for f in forwards.values()), *(first[i].outputs[0] for i in ahead)}
     if not (chain | forwarded).isdisjoint(shown):

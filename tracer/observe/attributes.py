@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
+    CodeType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -23,7 +24,8 @@ import numpy as np
 from fusegrad.eager.autograd.accumulation import check_gradient, gradient_of, set_gradient, warns_of_gradient
 from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.eager.core.pytree import field_names
-from fusegrad.tracer.observe import arrays, purity, stores
+from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe.arrays import calls as arrays
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
     HANDED_ON,
@@ -32,23 +34,31 @@ from fusegrad.tracer.observe.lookup import (
     instance_dict,
     kind_of_attribute,
     lookup,
+    own_of,
     type_lookup,
 )
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
-from fusegrad.tracer.observe.reads import GetterRead
-from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.observe.python import faces, metaclasses, own_lookups
+from fusegrad.tracer.observe.reads import GetterRead, SubclassesRead
+from fusegrad.tracer.observe.values import ends_late, is_plain
 from fusegrad.tracer.twin.sites import Site
 from fusegrad.tracer.twin.source import Unsupported
 
 _NATIVE_DESCRIPTORS = (
     MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType,
 )  # fmt: skip
+_ENUM_TABLES = frozenset({"_member_map_", "_member_names_"})
+_CACHED = type(functools.cache(lambda: None))
 # What an object of a class written in C has from whoever made it, and nobody else. The frames that tracebacks
 # and generators lead to, and the exception that was handled when another was raised, may be the caller's.
 _OF_ITS_OWN = frozenset(
     "__dict__ __name__ __qualname__ __doc__ __defaults__ __kwdefaults__ __cause__ args maxlen".split()
 )
-_NAME_GETTERS = {name: type.__dict__[name].__get__ for name in ("__name__", "__qualname__")}
+# What is written on classes and functions, besides what they do.
+_OF_CLASSES = {
+    name: vars(type)[name].__get__ for name in "__name__ __qualname__ __module__ __mro__ __bases__".split()
+}
+_OF_FUNCTIONS = {name: vars(FunctionType)[name].__get__ for name in ("__name__", "__qualname__", "__code__")}
 
 
 def is_jitted(value: Any) -> bool:
@@ -82,9 +92,15 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
         return _load_from_enum(observer, owner, name, site)
     purity.load_public(owner, name)
     found = lookup(owner, name)
+    if found.where == "dynamic" and purity.python_method(type(owner), "__getattribute__") is not MISSING:
+        return own_lookups.load(observer, owner, name, site)
+    if found.where == "dynamic" and purity.is_face(owner):
+        return faces.load(observer, owner, name, site)
     if found.where == "dynamic":
         observer.open(f"`{name}` of a {type(owner).__name__} is computed by code of its own", site)
         return getattr(owner, name)
+    if found.where == "fallback":
+        return _load_by_fallback(observer, owner, name, found, site)
     if _may_hide_state(observer, owner, name, found):
         observer.open(f"attribute `{name}` is not a field of the argument's dataclass", site)
         return getattr(owner, name)
@@ -98,11 +114,24 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     return _resolve(observer, owner, name, found, site)
 
 
+def _load_by_fallback(observer: Observer, owner: Any, name: str, found: Found, site: Site) -> Any:
+    """What `__getattr__` gives, which is asked where there is no such attribute."""
+    if observer.status(owner) == STRUCTURE:
+        observer.open(f"`{name}` of a {type(owner).__name__} is computed by code of its own", site)
+        return getattr(owner, name)
+    if observer.status(owner) == OUTER:
+        observer.read_attribute(owner, name, found, site)
+    else:
+        observer.read_class(type(owner), name, MISSING, site)
+    fallback = observer.special_method(owner, "__getattr__", site)
+    return getattr(owner, name) if fallback is None else fallback(name)
+
+
 def load_counted(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     """``owner.name`` of ``owner.name += ...``: a count need not be what it is."""
     followed = ("attribute", id(owner), name) in observer.numbers.sources
     if observer.is_outer(owner) and not followed and observer.stores.begins_count(owner, name):
-        return stores.own(owner)[name]
+        return stores.own(owner, name)[name]
     return load(observer, owner, name, site)
 
 
@@ -160,15 +189,22 @@ def _bind(observer: Observer, owner: Any, name: str, raw: Any, site: Site) -> An
         return getattr(owner, name)
     if kind is property or kind is MemberDescriptorType or kind is GetSetDescriptorType:  # on a class
         return observer.reached(raw)
-    if type_lookup(kind, "__get__") is not MISSING:
-        what = (
-            "is computed once and kept"
-            if kind is functools.cached_property
-            else "is computed by a descriptor"
-        )
-        observer.open(f"`{name}` {what}", site)
+    if kind is functools.cached_property:
+        observer.open(f"`{name}` is computed once and kept", site, "once")
+        return observer.reached(getattr(owner, name))
+    if kind is _CACHED:
+        observer.reached(raw)
+        return observer.local(getattr(owner, name))
+    if type_lookup(kind, "__get__") is MISSING:
+        return observer.reached(raw)
+    observer.reached(raw)
+    if purity.python_method(kind, "__get__") is MISSING:
+        observer.open(f"`{name}` is computed by a descriptor", site)
         return getattr(owner, name)
-    return observer.reached(raw)
+    get = observer.special_method(raw, "__get__", site)
+    if get is None:
+        return getattr(owner, name)
+    return get(None, owner) if isinstance(owner, type) else get(owner, type(owner))
 
 
 def _gets_as_property(kind: type) -> bool:
@@ -185,16 +221,7 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
     if _gets_as_property(kind) and type(raw.fget) is FunctionType:
         if isinstance(owner, FunctionNode) and purity.is_trusted(raw.fget):
             return observer.adopt(getattr(owner, name))  # `ctx.saved_tensors`
-        getter: Callable[..., Any] | None
-        try:
-            observer.reached(raw.fget)
-            observer.read_function(raw.fget, site)
-            getter = observer.twin(raw.fget)
-        except Unsupported as refusal:
-            getter = None
-            observer.open(f"property `{name}`: {refusal.reason}", site)
-        # Not in the clause, where it would find our exception.
-        return getattr(owner, name) if getter is None else getter(owner)
+        return own_lookups.by_property(observer, owner, name, raw.fget, site)
     if kind is purity.TUPLE_FIELD:
         value = getattr(owner, name)
         return observer.reached(value) if observer.status(owner) == OUTER else value
@@ -215,26 +242,61 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
         # What the object has may be from outside, and is judged item by item.
         made = observer.local if name == "__dict__" else observer.adopt
         return made(getattr(owner, name))
+    if type(owner) is CodeType:
+        return getattr(owner, name)  # which nobody can change
+    if type(owner) is FunctionType and name in _OF_FUNCTIONS:
+        return _read_by(observer, owner, name, _OF_FUNCTIONS[name], f"`{name}` of a function", site)
     observer.open(f"`{name}` of a {type(owner).__name__} cannot be guarded", site)
     return getattr(owner, name)
 
 
+def _read_by(
+    observer: Observer, owner: Any, name: str, getter: Callable[[Any], Any], words: str, site: Site
+) -> Any:
+    """What a getter of the interpreter's own gives, guarded by asking it again."""
+    value = getter(owner)
+    observer.read(("meta", id(owner), name), lambda: GetterRead(owner, getter, value, words, site))
+    return observer.reached(value)
+
+
 def _resolve_meta(observer: Observer, owner: type, name: str, raw: Any, site: Site) -> Any:
-    """An attribute of classes in general: their names can be guarded."""
-    getter = _NAME_GETTERS.get(name)
-    if getter is None or type(owner) is not type:
+    """An attribute of classes in general: their names and bases can be guarded."""
+    getter = _OF_CLASSES.get(name)
+    if name == "__subclasses__" and raw is vars(type)[name] and metaclasses.is_plain(observer, owner, site):
+        return getattr(owner, name)
+    if getter is None or not metaclasses.is_plain(observer, owner, site):
         observer.open(f"`{name}` of a class cannot be guarded", site)
         return getattr(owner, name)
-    value = getter(owner)
-    if purity.is_heap_type(owner):
-        words = f"`{name}` of a class"
-        observer.read(("meta", id(owner), name), lambda: GetterRead(owner, getter, value, words, site))
-    return value
+    if not purity.is_heap_type(owner):
+        return getter(owner)
+    return _read_by(observer, owner, name, getter, f"`{name}` of a class", site)
+
+
+def text_of_class(observer: Observer, kind: type, site: Site) -> str | None:
+    """`str(kind)`, guarded; None where a metaclass says it in a way of its own."""
+    written = all(type_lookup(type(kind), n) is type_lookup(type, n) for n in ("__repr__", "__str__"))
+    if not written or not observer.is_known(kind) or not metaclasses.is_plain(observer, kind, site):
+        return None
+    for name in ("__module__", "__qualname__") if purity.is_heap_type(kind) else ():
+        _resolve_meta(observer, kind, name, None, site)
+    return str(kind)
+
+
+def subclasses(observer: Observer, owner: type, site: Site, /) -> list[type]:
+    """`owner.__subclasses__()`, guarded."""
+    found: list[type] = type.__subclasses__(owner)
+    observer.read(("subclasses", id(owner)), lambda: SubclassesRead(owner, site))
+    for kind in found:
+        observer.reached(kind)
+    return observer.local(found)
 
 
 def _load_from_enum(observer: Observer, owner: type, name: str, site: Site) -> Any:
     """A member of an enumeration; whatever else its metaclass computes is not followed."""
     members = type_lookup(owner, "_member_map_")
+    if name in _ENUM_TABLES:
+        observer.read_class(owner, name, type_lookup(owner, name), site)
+        return observer.reached(type_lookup(owner, name))
     if not isinstance(members, dict) or name not in members:
         observer.open(f"`{name}` of an enumeration cannot be guarded", site)
         return getattr(owner, name)
@@ -263,6 +325,14 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
         return getattr(owner, name)
     if callable(raw) and purity.is_trusted(raw):
         return getattr(owner, name)
+    if raw is MISSING and not observer.is_input(owner):
+        observer.read_class(type(owner), name, MISSING, site)
+        if id(owner) in observer.captured_tensors:
+            absent, words = functools.partial(own_of, name), f"attribute `{name}` of a tensor"
+            observer.read(
+                ("absent", id(owner), name), lambda: GetterRead(owner, absent, MISSING, words, site)
+            )
+        return _native(observer, owner, name)
     observer.open(f"reads `{name}` of a tensor", site)
     return getattr(owner, name)
 
@@ -307,7 +377,13 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     stores.fix(observer, owner, name, site)
     if observer.is_outer(owner) and stores.store(observer, value, owner, name, site):
         return
-    if not _is_local_store(observer, owner, name, "__setattr__", site):
+    if observer.status(owner) == LOCAL and _sets_in_python(owner):
+        method = observer.special_method(owner, "__setattr__", site)
+        (functools.partial(setattr, owner) if method is None else method)(name, value)
+        return
+    # As configurations are filled in: from then on it is there.
+    fills = is_plain(value) and value is not None and own_of(name, owner) is None
+    if not _is_local_store(observer, owner, name, "__setattr__", site, "once" if fills else ""):
         setattr(owner, name, value)
         return
     raw = type_lookup(type(owner), name)
@@ -328,7 +404,7 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     if type_lookup(type(raw), "__set__") is not MISSING and type(raw) is not MemberDescriptorType:
         observer.open(f"setting `{name}` runs a descriptor", site)
     kind = kind_of_attribute(owner, name)
-    if kind in HANDED_ON:
+    if kind in HANDED_ON and not ends_late(owner):
         observer.loops.sets(owner, name)
     else:
         observer.does(f"sets `{name}` {kind.value}", site)
@@ -339,8 +415,29 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
         raise
 
 
+def _sets_in_python(owner: Any) -> bool:
+    """Whether a class of a user's has a `__setattr__` in Python."""
+    own = purity.python_method(type(owner), "__setattr__")
+    return own is not MISSING and own.__globals__.get("__name__") != "fusegrad.eager.nn.module"
+
+
+def store_ordinary(observer: Observer, site: Site, /, owner: Any, name: str, value: Any) -> None:
+    """``object.__setattr__(owner, name, value)``, as frozen classes do, and those with a `__setattr__`."""
+    if observer.status(owner) != LOCAL:
+        observer.open(f"sets `{name}` of an object that lives outside the function", site)
+    raw = type_lookup(type(owner), name)
+    has_set = raw is not MISSING and type_lookup(type(raw), "__set__") is not MISSING
+    if has_set and type(raw) is not MemberDescriptorType:
+        observer.open(f"setting `{name}` runs a descriptor", site)
+    observer.read_class(type(owner), name, raw, site)
+    observer.does(f"sets `{name}` of an object", site)
+    object.__setattr__(owner, name, value)
+
+
 def delete(observer: Observer, owner: Any, name: str, site: Site) -> None:
     """``del owner.name``."""
+    if stores.unset(observer, owner, name, site):
+        return
     if observer.is_tensor(owner):
         observer.open(f"deletes `{name}` of a tensor", site)
     elif _is_local_store(observer, owner, name, "__delattr__", site):
@@ -353,7 +450,9 @@ def delete(observer: Observer, owner: Any, name: str, site: Site) -> None:
     delattr(owner, name)
 
 
-def _is_local_store(observer: Observer, owner: Any, name: str, method: str, site: Site) -> bool:
+def _is_local_store(
+    observer: Observer, owner: Any, name: str, method: str, site: Site, often: str = ""
+) -> bool:
     """Whether a write stays within the run; if not, opens it."""
     if observer.status(owner) != LOCAL:
         what = {UNKNOWN: "of unknown origin", OUTER: "that lives outside the function"}.get(
@@ -361,7 +460,8 @@ def _is_local_store(observer: Observer, owner: Any, name: str, method: str, site
         )
         kind = "module" if isinstance(owner, ModuleType) else type(owner).__name__
         kind = f"class {owner.__name__}" if isinstance(owner, type) else f"{kind} object"
-        observer.open(f"{'sets' if method == '__setattr__' else 'deletes'} `{name}` of a {kind} {what}", site)
+        does = "sets" if method == "__setattr__" else "deletes"
+        observer.open(f"{does} `{name}` of a {kind} {what}", site, often)
         return False
     if isinstance(owner, FunctionType):
         observer.open(f"sets `{name}` of a function", site)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 import functools
+import inspect
 import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import (
     BuiltinFunctionType,
     FunctionType,
-    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -18,11 +20,25 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import arrays, attributes, caches, leaves, modules, optimizer_steps, purity
+from fusegrad.tracer.observe import attributes, engine_calls, leaves, modules, optimizer_steps, purity
+from fusegrad.tracer.observe.arrays import calls as arrays
 from fusegrad.tracer.observe.leaves import name_of, opened
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
+from fusegrad.tracer.observe.python import (
+    caches,
+    context_variables,
+    contexts,
+    loggers,
+    metaclasses,
+    records,
+    signatures,
+    slots,
+    wrappers,
+)
 from fusegrad.tracer.observe.reads import GetterRead
+from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.observe.world import ahead
 from fusegrad.tracer.twin.instrument import is_twin_code, keeps_to_itself
 from fusegrad.tracer.twin.sites import Site
 from fusegrad.tracer.twin.source import Unsupported
@@ -50,10 +66,14 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
         return _bound_method(observer, function, site)
     if isinstance(function, type):
         return _class(observer, function, site)
+    if kind is BuiltinFunctionType and function.__name__ == "__new__":
+        return functools.partial(slots.new, observer, function, site)
+    if kind is BuiltinFunctionType and type(function.__self__) is ContextVar:
+        return context_variables.method(observer, function, site)
     if kind is BuiltinFunctionType or kind is MethodDescriptorType:
         return leaves.builtin(observer, function, site)
     if kind is MethodWrapperType or kind is WrapperDescriptorType:
-        return leaves.slot(observer, function, site)
+        return slots.slot(observer, function, site)
     if kind is functools.partial:
         return _partial(observer, function, site)
     if kind is caches.CACHED and observer.is_known(function):
@@ -61,7 +81,7 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     if attributes.is_jitted(function):
         return _jitted(observer, function, site)
     if purity.is_trusted_object(function) and not observer.is_tensor(function):
-        return functools.partial(leaves.call_trusted, observer, function, site)
+        return functools.partial(engine_calls.call, observer, function, site)
     return _instance(observer, function, site)
 
 
@@ -80,7 +100,7 @@ def _python_function(observer: Observer, function: FunctionType, site: Site) -> 
     if status == LOCAL and is_twin_code(code):
         if not keeps_to_itself(code):
             observer.does(f"calls {name_of(function)}", site)
-        return function
+        return contexts.beginning(observer, function, site)
     followed = _followed(observer, function, status, site)
     # Whatever else a function does that is followed is noted when it does it.
     is_whole = is_twin_code(getattr(followed, "__code__", code)) and keeps_to_itself(code)
@@ -93,13 +113,23 @@ def _followed(observer: Observer, function: FunctionType, status: str, site: Sit
     mode = purity.lookup_pure(function)
     if mode is not None:
         return functools.partial(leaves.call_pure, observer, function, mode, site)
+    if purity.asks_kind(function):
+        return functools.partial(leaves.call_pure, observer, function, purity.OPAQUE, site)
     if purity.is_trusted(function):
-        return functools.partial(leaves.call_trusted, observer, function, site)
+        return functools.partial(engine_calls.call, observer, function, site)
     if status == UNKNOWN:
         return opened(observer, function, f"calls {name_of(function)}, a function of unknown origin", site)
-    module = function.__globals__.get("__name__")
-    if purity.is_outside_world(module):
-        return opened(observer, function, f"calls {name_of(function)} of `{module}`", site)
+    if purity.only_counts(function):
+        return function
+    if function is inspect.signature:
+        return functools.partial(signatures.signature, observer, site)
+    if function is functools.update_wrapper:
+        return wrappers.updating(observer, site)
+    if purity.is_outside_world(function):
+        where = function.__globals__.get("__name__")
+        return opened(observer, function, f"calls {name_of(function)} of `{where}`", site)
+    if records.is_generated(function):
+        return records.filler(observer, function, site)
     try:
         twin = observer.followed(function)
     except Unsupported as refusal:
@@ -107,7 +137,7 @@ def _followed(observer: Observer, function: FunctionType, status: str, site: Sit
         reason = f"calls {name_of(function)}, which cannot be followed: {refusal.reason}"
         return opened(observer, function, reason, where)
     observer.read_function(function, site)
-    return twin
+    return contexts.beginning(observer, twin, site)
 
 
 def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
@@ -115,13 +145,18 @@ def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
     if observer.status(method) == OUTER:
         observer.reached(function)
         observer.reached(owner)
+    of_users = optimizer_steps.users(observer, method, site) if type(function) is FunctionType else None
+    if of_users is not None:
+        observer.does(f"calls {name_of(method)}", site)
+        return of_users
     if isinstance(function, FunctionType) and purity.is_trusted(function):
         if not (purity.is_op(function) or purity.only_asks(function)):
             observer.does(f"calls {name_of(method)}", site)
         if function.__name__ in ("__enter__", "__exit__") and observer.is_outer(owner):
             observer.open(f"calls {name_of(method)} of an object that lives outside the function", site)
-        return functools.partial(leaves.call_trusted, observer, method, site)
-    known = modules.listing(observer, method, site) or optimizer_steps.schedule(observer, method, site)
+        return functools.partial(engine_calls.call, observer, method, site)
+    ways = modules.listing, modules.fallback, optimizer_steps.schedule, loggers.enabled, ahead.asking
+    known = next(filter(None, (way(observer, method, site) for way in ways)), None)
     if known is not None:
         observer.does(f"calls {name_of(method)}", site)
         return known
@@ -190,10 +225,12 @@ def _class(observer: Observer, kind: type, site: Site) -> Any:
     if mode is not None:
         return functools.partial(leaves.call_pure, observer, kind, mode, site)
     if purity.is_trusted(kind):
-        return functools.partial(leaves.call_trusted, observer, kind, site)
+        return functools.partial(engine_calls.call, observer, kind, site)
     if not observer.is_known(kind):
         return opened(observer, kind, f"makes a {kind.__name__}, a class of unknown origin", site)
-    if purity.is_enum_class(kind) or not purity.has_plain_metaclass(kind):
+    if type(kind) is enum.EnumMeta:
+        return _enumeration(observer, kind, site)
+    if purity.is_enum_class(kind) or not metaclasses.is_plain(observer, kind, site):
         return opened(observer, kind, f"makes a {kind.__name__}, whose metaclass has code of its own", site)
     if purity.is_namedtuple_class(kind) or purity.is_pure_type(kind) or purity.is_tuple_of_ours(kind):
         observer.read_class(kind, "__new__", type_lookup(kind, "__new__"), site)
@@ -206,20 +243,26 @@ def _class(observer: Observer, kind: type, site: Site) -> Any:
 
 def _user_class(observer: Observer, kind: type, site: Site) -> Any:
     new, init = type_lookup(kind, "__new__"), type_lookup(kind, "__init__")
-    is_exception = issubclass(kind, BaseException) and not isinstance(new, FunctionType)
-    if new is not object.__dict__["__new__"] and not (is_exception and purity.is_builtin_new(new)):
-        return opened(observer, kind, f"makes a {kind.__name__}, which has a `__new__` of its own", site)
+    makes = new.__func__ if type(new) is staticmethod else None
+    if not isinstance(makes, FunctionType):
+        builtin = issubclass(kind, BaseException) or purity.container_of(kind) is not None
+        makes = None
+        if new is not object.__dict__["__new__"] and not (builtin and purity.is_builtin_new(new)):
+            return opened(observer, kind, f"makes a {kind.__name__}, which has a `__new__` of its own", site)
     if type_lookup(kind, "__del__") is not MISSING:
         return opened(observer, kind, f"makes a {kind.__name__}, which has a `__del__`", site)
     observer.read_class(kind, "__new__", new, site)
     observer.read_class(kind, "__init__", init, site)
+    base = purity.container_of(kind)
+    if base is not None or makes is not None:
+        return functools.partial(_made, observer, kind, makes, base, site)
     if init is object.__dict__["__init__"]:
         return functools.partial(_construct, observer, kind, None)
     if not isinstance(init, FunctionType):
         return opened(observer, kind, f"makes a {kind.__name__}, whose `__init__` is not a function", site)
     observer.reached(init)
-    if init.__code__.co_filename == "<string>" and "__dataclass_fields__" in kind.__dict__:
-        return _dataclass(observer, kind, init, site)
+    if records.is_generated(init):
+        return functools.partial(_construct, observer, kind, records.filler(observer, init, site))
     try:
         twin = observer.twin(init)
     except Unsupported as refusal:
@@ -241,36 +284,51 @@ def _construct(observer: Observer, kind: type, init: Callable | None, /, *args: 
     return instance
 
 
-def _dataclass(observer: Observer, kind: type, init: FunctionType, site: Site) -> Any:
-    """A dataclass with the ``__init__`` that the decorator wrote: it stores the fields, nothing else."""
-    name = kind.__name__
-    if type_lookup(kind, "__post_init__") is not MISSING:
-        return opened(observer, kind, f"makes a {name}, which has a `__post_init__`", site)
-    params = type_lookup(kind, "__dataclass_params__")
-    if isinstance(type_lookup(kind, "__setattr__"), FunctionType) and not params.frozen:
-        return opened(observer, kind, f"makes a {name}, which has a `__setattr__` of its own", site)
-    for field in kind.__dict__["__dataclass_fields__"].values():
-        factory, default = field.default_factory, field.default
-        raw = type_lookup(kind, field.name)
-        has_set = raw is not MISSING and type_lookup(type(raw), "__set__") is not MISSING
-        if has_set and type(raw) is not MemberDescriptorType:
-            reason = f"makes a {name}, whose field `{field.name}` is a descriptor"
-            return opened(observer, kind, reason, site)
-        has_factory = type(factory).__name__ != "_MISSING_TYPE"
-        has_default = type(default).__name__ != "_MISSING_TYPE"
-        if has_factory and factory not in (list, dict, set, tuple, frozenset, int, float, str, bool):
-            return opened(observer, kind, f"makes a {name}, whose field `{field.name}` is computed", site)
-        if has_default:
-            observer.reached(default)
-    observer.read_function(init, site)
+def _made(
+    observer: Observer,
+    kind: type,
+    makes: FunctionType | None,
+    base: Any,
+    site: Site,
+    /,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """What ``type.__call__`` does where `__new__` is in Python, or that of a builtin container."""
+    if makes is None:
+        made = slots.make(observer, base, kind, args, kwargs, site)
+    else:
+        observer.reached(makes)
+        made = callee(observer, makes, site)(kind, *args, **kwargs)
+        if not isinstance(made, kind):
+            return made
+    init = type_lookup(type(made), "__init__")
+    if isinstance(init, FunctionType):
+        callee(observer, observer.reached(init), site)(made, *args, **kwargs)
+    elif init is type_lookup(base or object, "__init__") and base not in (None, tuple, frozenset):
+        slots.fill(observer, base, made, args, kwargs, site)
+    elif init is not object.__dict__["__init__"]:
+        observer.open(f"makes a {kind.__name__}, whose `__init__` is not a function", site)
+        init.__get__(made)(*args, **kwargs)
+    return made
 
-    def construct(*args: Any, **kwargs: Any) -> Any:
-        instance = observer.local(kind(*args, **kwargs))
-        for field_name in kind.__dict__["__dataclass_fields__"]:
-            observer.adopt(getattr(instance, field_name, None))
-        return instance
 
-    return construct
+def _enumeration(observer: Observer, kind: type, site: Site) -> Any:
+    """`Color(2)`: the member with a value."""
+
+    def member(*args: Any, **kwargs: Any) -> Any:
+        values = type_lookup(kind, "_value2member_map_")
+        found = (
+            len(args) == 1 and not kwargs and is_plain(args[0]) and type(values) is dict and args[0] in values
+        )
+        if not found:
+            observer.open(f"makes a {kind.__name__}, whose metaclass has code of its own", site)
+            return kind(*args, **kwargs)
+        observer.numbers.look(args[0])
+        observer.read_class(kind, "_value2member_map_", values, site)
+        return observer.read_item(observer.reached(values), args[0], values[args[0]], site)
+
+    return member
 
 
 def _call_type(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> Any:

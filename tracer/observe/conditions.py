@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
-from fusegrad.tracer.observe.lookup import MISSING, flat_contents, lookup, type_lookup
+from fusegrad.tracer.observe.lookup import MISSING, container_class, flat_contents, lookup, type_lookup
 from fusegrad.tracer.observe.values import Expected
 
 Reference = Callable[[], Any]  # call it for the object; it gives None if that is gone
@@ -106,7 +106,9 @@ class Item(Place):
             key = key.find()
         if issubclass(type(owner), dict):
             return dict.get(owner, key, MISSING)
-        return owner[key] if -len(owner) <= key < len(owner) else MISSING
+        kind = container_class(type(owner))
+        size = kind.__len__(owner)
+        return kind.__getitem__(owner, key) if -size <= key < size else MISSING
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +224,8 @@ class Counts(Condition):
     number: int
 
     def holds(self) -> bool:
-        return len(self.place.find()) == self.number
+        owner = self.place.find()
+        return bool(container_class(type(owner)).__len__(owner) == self.number)
 
 
 @dataclass(slots=True, eq=False)

@@ -50,6 +50,10 @@ class Host:
         """Equal for two that give the same at every time."""
         raise NotImplementedError
 
+    def comes_again(self, leaves: Sequence[Any]) -> bool:
+        """Whether a replay could go on by what there is now."""
+        return self.array(leaves, *[symbol.find(leaves) for symbol in self.takes]) is not None
+
     def undo(self) -> Callable[[], None] | None:
         """What takes back what the next `array` changes outside; None if it changes nothing."""
         return None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import functools
 import inspect
 import itertools
-from collections import defaultdict
+import operator
+import pickle
+import warnings
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -20,9 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.function import Function, FunctionNode
-from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.observe import arrays, attributes, numbers, operations, purity, stores
+from fusegrad.tracer.observe import attributes, numbers, operations, purity, stores, subscripts
+from fusegrad.tracer.observe.arrays import calls as arrays
 from fusegrad.tracer.observe.lookup import (
     ITERATORS,
     MISSING,
@@ -32,14 +35,15 @@ from fusegrad.tracer.observe.lookup import (
     type_lookup,
 )
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
-from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS
+from fusegrad.tracer.observe.python import abstract, containers, copies, identities, loggers, pickles
+from fusegrad.tracer.observe.symbols import ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.observe.world import ahead, printing
 from fusegrad.tracer.twin.sites import Site
 from fusegrad.tracer.twin.unfailing import joined
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
-_HANDING = (vars(Function)["apply"].__func__, Tensor.register_hook)
-_HANDED_ON = (*NUMBERS, type(None))
+_NAMED = (dict, OrderedDict, defaultdict)
 _PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
 
 
@@ -57,62 +61,6 @@ def name_of(function: Any) -> str:
     return f"`{name}`" if name else f"a {type(function).__name__} object"
 
 
-def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
-    """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
-    if purity.is_door(function, args, kwargs):
-        return observer.numbers.take(functools.partial(function, **kwargs))
-    if observer.numbers.any_given((*args, *kwargs.values())) and purity.carries_numbers(function, kwargs):
-        owner = function.__self__ if isinstance(function, MethodType) else args[0] if args else None
-        if all(observer.is_tensor(x) or type(x) in _HANDED_ON for x in (owner, *args, *kwargs.values())):
-            return observer.adopt(observer.numbers.carried(function, args, kwargs))
-    observer.numbers.look(*args, *kwargs.values())
-    what = f"passes to {name_of(function)}"
-    if isinstance(function, MethodType):
-        owner = function.__self__
-        engine = observer.is_known(owner) and (purity.is_trusted_object(owner) or purity.is_optimizer(owner))
-        ours = engine or observer.is_tensor(owner) or _stands_for_engine(observer, owner, function)
-        if not (ours or purity.is_static(owner)):
-            observer.consume(owner, site, what)
-    if purity.is_transform(function):
-        calls_it = not purity.makes_transform(function)
-        args = tuple([_passed(observer, value, calls_it, site, what) for value in args])
-        for value in kwargs.values():
-            observer.consume(value, site, what, passed_on=True)
-    else:
-        passed_on = _hands_on(function)
-        for value in (*args, *kwargs.values()):
-            observer.consume(value, site, what, passed_on=passed_on)
-    return observer.adopt(function(*args, **kwargs))
-
-
-def _hands_on(function: Any) -> bool:
-    """Whether a function of ours hands its arguments on to the user's code, and does not look into them."""
-    return type(function) is MethodType and function.__func__ in _HANDING
-
-
-def _stands_for_engine(observer: Observer, owner: Any, method: MethodType) -> bool:
-    """Whether the owner of a method of ours is a custom Function, or its `ctx`."""
-    is_function = _hands_on(method) and isinstance(owner, type)
-    return observer.is_known(owner) and (is_function or isinstance(owner, FunctionNode))
-
-
-def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: str) -> Any:
-    """An argument of a transform. Of a function that is called it is the twin, which takes what the transform
-    gives as made by this run; objects are guarded where the function uses them.
-    """
-    if not (calls_it and callable(value)) or observer.is_tensor(value):
-        observer.consume(value, site, what, passed_on=True)
-        return value
-    twin = observer.callee(value, site)
-
-    def given(*args: Any, **kwargs: Any) -> Any:
-        for argument in (*args, *kwargs.values()):
-            observer.adopt(argument)
-        return twin(*args, **kwargs)
-
-    return given
-
-
 def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
     name = getattr(function, "__name__", "")
@@ -121,6 +69,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         args, kwargs = (*args, kwargs["ndigits"]), {}
     if not kwargs and function in ON_NUMBERS:
         found = numbers.computed_of(observer, function, args)
+        if found is MISSING and len(args) == 1:
+            found = arrays.asked(observer, function, args[0], site)
         if found is not MISSING:
             return found
     positional, keywords = list(args), dict(kwargs)
@@ -130,21 +80,36 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
                 observer.open(f"{what} an object of unknown origin", site)
             observer.read_type(value, site)
         if function in (isinstance, issubclass):
-            if not all(purity.has_plain_instance_check(kind) for kind in _flat(args[1:])):
-                observer.open(f"`{name}` runs code of a metaclass", site)
-            elif function is isinstance and says_its_class(type(args[0])):
+            abstract.read(observer, function, args, site)
+            if function is isinstance and says_its_class(type(args[0])):
                 observer.open(f"`{name}` asks a {type(args[0]).__name__} object for its class", site)
         elif function is callable and not isinstance(args[0], type):
             observer.read_class(type(args[0]), "__call__", type_lookup(type(args[0]), "__call__"), site)
         return function(*args, **kwargs)
+    if function in (str, repr) and len(args) == 1 and not kwargs and isinstance(args[0], type):
+        text = attributes.text_of_class(observer, args[0], site)
+        if text is not None:
+            return text
     if function is len and len(args) == 1 and not kwargs:
         return operations.length(observer, args[0], site)
+    if function is sorted and "key" not in kwargs and len(args) == 1:
+        pairs = _named_pairs(args[0])
+        if pairs:
+            observer.consume(args[0] if type(args[0]) in (list, tuple) else (), site, what, deep=False)
+            observer.numbers.look(*(pair[0] for pair in pairs))
+            return observer.adopt(sorted(pairs, key=operator.itemgetter(0), **kwargs))
+    if function is copy.deepcopy and len(args) == 1 and not kwargs:
+        found = copies.deep(observer, args[0], site)
+        if found is not MISSING:
+            return found
     if function is itertools.repeat:
         observer.numbers.look(*args[1:], *kwargs.values())
     if function is defaultdict and args and args[0] not in _PLAIN_FACTORIES:
         observer.open("makes a defaultdict with a factory of its own", site)
     if function is reversed and len(args) == 1 and purity.is_user_sequence(args[0]):
         return operations.backwards(observer, args[0], site)
+    if function is iter and len(args) == 1 and purity.is_user_iterable(args[0]):
+        return operations.iterator_of(observer, args[0], site)
     if function is iter and len(args) != 1:
         observer.open("iterates over the calls of a function", site)
     callback = purity.CALLBACKS.get(function)
@@ -162,9 +127,10 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         if position != callback:
             loops = iterated is purity.ALL or position in iterated
             positional[position] = _operand(observer, value, mode, loops, site, what)
+    named = purity.HELD if function in _NAMED else mode  # `dict(loss=x)` looks at no value
     for key, value in keywords.items():
         if key != callback:
-            keywords[key] = _operand(observer, value, mode, False, site, what)
+            keywords[key] = _operand(observer, value, named, False, site, what)
     try:
         if function is float and len(positional) == 1 and observer.is_tensor(positional[0]):
             return observer.numbers.take(functools.partial(float, positional[0]), is_deed=False)
@@ -172,8 +138,16 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
     except Exception as error:
         _explain(observer, error, positional)
         raise
-    _check_keys(observer, result, site)
+    _check_keys(observer, type(result), result, site)
     return observer.adopt(result)
+
+
+def _named_pairs(value: Any) -> list[Any]:
+    """The tuples in a container, where sorting looks at nothing but their first items, which are names."""
+    known = type(value) in (list, tuple) or type(value) in VIEWS
+    pairs = [*value] if known else []
+    names = {pair[0] for pair in pairs if type(pair) is tuple and pair and type(pair[0]) is str}
+    return pairs if len(names) == len(pairs) else []
 
 
 def call_of_numpy(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
@@ -211,6 +185,11 @@ def _operand(observer: Observer, value: Any, mode: str, iterated: bool, site: Si
     """
     if iterated and purity.is_user_iterable(value):
         value = operations.iterate(observer, value, site)
+    elif iterated and containers.is_looked_into(observer, value, mode == purity.PAIRS, site):
+        operations.iterate(observer, value, site)
+        for item in () if mode == purity.SHALLOW or isinstance(value, dict) else flat_contents(value):
+            _checked(observer, site, what, mode, item)
+        return value
     kind = type(value)
     if mode == purity.HELD:
         observer.consume(value, site, what, deep=False)
@@ -278,11 +257,11 @@ def _checked_key(observer: Observer, function: Callable, site: Site) -> Callable
     return key
 
 
-def _check_keys(observer: Observer, value: Any, site: Site) -> None:
+def _check_keys(observer: Observer, kind: Any, value: Any, site: Site) -> None:
     """Keys that have gone into a dict must not have run code of their own."""
-    if type(value) in purity.DICTS and observer.status(value) != OUTER:
-        for key in value:
-            if not operations.check_key(observer, key, site):
+    if kind in purity.DICTS and isinstance(value, kind) and observer.status(value) != OUTER:
+        for key in kind.__iter__(value):
+            if not subscripts.check_key(observer, key, site):
                 return
 
 
@@ -311,8 +290,21 @@ def builtin(observer: Observer, function: Any, site: Site) -> Any:
         return functools.partial(_call_hasattr, observer, site)
     if function is builtins.setattr:
         return functools.partial(_call_setattr, observer, site)
+    if function is builtins.delattr:
+        return functools.partial(_call_delattr, observer, site)
+    if function is builtins.id:
+        return functools.partial(identities.address, observer, site)
+    if function is builtins.print:
+        return printing.printer(observer, site)
     if function is builtins.next:
         return functools.partial(_call_next, observer, site)
+    asked = ahead.asking(observer, function, site)
+    if asked is not None:
+        return asked
+    if function is pickle.dumps:
+        return pickles.dumps(observer, site)
+    if function is warnings.warn:
+        return functools.partial(loggers.warn, observer, site)
     mode = purity.lookup_pure(function)
     if mode is not None:
         return functools.partial(call_pure, observer, function, mode, site)
@@ -323,36 +315,14 @@ def builtin(observer: Observer, function: Any, site: Site) -> Any:
         owner = function.__self__
         if type(owner) is np.ndarray and (known := arrays.method(observer, function, site)) is not None:
             return known
+        if isinstance(owner, type) and function == type.__subclasses__.__get__(owner):
+            return functools.partial(attributes.subclasses, observer, owner, site)
         if owner is not None and not isinstance(owner, ModuleType):
             return functools.partial(_call_method, observer, function, site)
     word = purity.IMPURE_WORDS.get(function)
     module = getattr(function, "__module__", None)
     where = f" of `{module}`" if module and module != "builtins" else ""
     return opened(observer, function, word or f"calls {name_of(function)}{where}", site)
-
-
-def slot(observer: Observer, function: Any, site: Site) -> Any:
-    """A slot of a builtin class, as ``super().__init__``: harmless for ``object``'s own."""
-    is_object = getattr(function, "__objclass__", None) is object
-    owner = getattr(function, "__self__", None)
-    if is_object and function.__name__ == "__init__":
-        return function
-    if (
-        isinstance(owner, BaseException)
-        and observer.status(owner) == LOCAL
-        and function.__name__ == "__init__"
-    ):
-        return function
-    if is_object and function.__name__ == "__setattr__" and owner is None:
-        return functools.partial(_call_object_setattr, observer, site)
-    return opened(observer, function, f"calls the slot `{function.__name__}`", site)
-
-
-def _call_object_setattr(observer: Observer, site: Site, /, owner: Any, name: str, value: Any) -> None:
-    """``object.__setattr__(self, name, value)``, as frozen classes do."""
-    if observer.status(owner) != LOCAL:
-        observer.open(f"sets `{name}` of an object that lives outside the function", site)
-    object.__setattr__(owner, name, value)
 
 
 def _call_getattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> Any:
@@ -389,8 +359,17 @@ def _call_setattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) 
     return attributes.store(observer, args[2], args[0], args[1], site)
 
 
+def _call_delattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> None:
+    if kwargs or len(args) != 2 or type(args[1]) is not str:
+        observer.open("calls `delattr` with something else than a name", site)
+        return delattr(*args, **kwargs)
+    return attributes.delete(observer, args[0], args[1], site)
+
+
 def _call_next(observer: Observer, site: Site, /, *args: Any) -> Any:
     iterator = args[0] if args else None
+    if len(args) == 1 and observer.is_outer(iterator):
+        return ahead.item_of(observer, iterator, site)
     if type(iterator) not in ITERATORS or not observer.is_local_iterator(iterator):
         observer.open("advances an iterator that lives outside the function", site)
     try:
@@ -405,8 +384,10 @@ def _call_next(observer: Observer, site: Site, /, *args: Any) -> Any:
 
 def _call_descriptor(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """``str.upper(text)``: the method of the first argument, if that is of the very class."""
-    if args and type(args[0]) is function.__objclass__:
-        return _call_method(observer, getattr(args[0], function.__name__), site, *args[1:], **kwargs)
+    kind: Any = type(args[0]) if args else object
+    kind, name = purity.container_of(kind) or kind, function.__name__
+    if function.__objclass__ in kind.__mro__ and type_lookup(kind, name) is function:
+        return _call_method(observer, function.__get__(args[0]), site, *args[1:], **kwargs)
     observer.open(f"calls {name_of(function)} on another type", site)
     return function(*args, **kwargs)
 
@@ -414,7 +395,7 @@ def _call_descriptor(observer: Observer, function: Any, site: Site, /, *args: An
 def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """A builtin method of a plain value or a builtin container."""
     owner, name = function.__self__, function.__name__
-    kind = type(owner)
+    kind = purity.container_of(type(owner)) or type(owner)
     what = f"passes to `{kind.__name__}.{name}`"
     positional, keywords = list(args), dict(kwargs)
     if name in purity.ELEMENTWISE_METHODS and kind in purity.CONTAINERS:
@@ -433,7 +414,13 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
             _operand(observer, v, purity.DEEP, loops and not i, site, what) for i, v in enumerate(args)
         ]
     elif kind in purity.MUTATORS or purity.is_namedtuple(owner):
-        _prepare_container_method(observer, owner, name, positional, keywords, site, what)
+        if name == "__getitem__" and len(args) == 1:
+            return subscripts.item_as(observer, kind, owner, args[0], site)
+        if isinstance(owner, dict) and name in ("get", "setdefault") and args and not kwargs:
+            found = subscripts.read_key(observer, owner, args[0], site)
+            if found is not MISSING:
+                return found
+        _prepare_container_method(observer, kind, owner, name, positional, keywords, site)
     elif kind in ITERATORS and observer.is_local_iterator(owner):
         pass
     else:
@@ -443,9 +430,9 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     except Exception as error:
         _explain(observer, error, [owner, *positional])
         raise
-    _check_keys(observer, result if isinstance(owner, type) else owner, site)
+    _check_keys(observer, kind, result if isinstance(owner, type) else owner, site)
     if kind in purity.MUTATORS and isinstance(owner, dict) and name in ("get", "pop", "setdefault"):
-        return result
+        return observer.reached(result) if name == "setdefault" and observer.is_outer(owner) else result
     return observer.adopt(result)
 
 
@@ -472,19 +459,30 @@ def _grows(observer: Observer, owner: Any, name: str, given: list, site: Site) -
 
 
 def _prepare_container_method(
-    observer: Observer, owner: Any, name: str, positional: list, keywords: dict, site: Site, what: str
+    observer: Observer, kind: Any, owner: Any, name: str, positional: list, keywords: dict, site: Site
 ) -> None:
     """Guard what a container's method reads, note what it writes."""
-    kind, status = type(owner), observer.status(owner)
+    what = f"passes to `{kind.__name__}.{name}`"
+    status = observer.status(owner)
+    if kind is not type(owner) and not containers.calls_no_other(observer, kind, owner, name, site):
+        observer.open(f"calls `{name}` of a {type(owner).__name__}, which calls what its class has", site)
     if name in purity.MUTATORS.get(kind, ()):
         if status != LOCAL and not _grows(observer, owner, name, positional, site):
-            observer.open(f"calls `{name}` of {operations.outside(observer, owner)}", site)
+            # As tables are filled in: from then on it is there.
+            fills = name == "setdefault" and kind is dict and is_plain(positional[:1])
+            observer.open(
+                f"calls `{name}` of {subscripts.outside(observer, owner)}", site, "once" if fills else ""
+            )
         if name == "sort" and keywords.get("key") is not None:
             keywords["key"] = _checked_key(observer, observer.callee(keywords["key"], site), site)
         elif name == "sort":
             observer.consume(owner, site, what)
-    elif isinstance(owner, dict) and name == "get" and positional:
-        operations.read_key(observer, owner, positional[0], site)
+    elif isinstance(owner, dict) and name in ("get", "__contains__") and positional:
+        subscripts.read_key(observer, owner, positional[0], site)
+    elif kind is not type(owner):
+        operations.goes_over(observer, owner, site)
+        for item in flat_contents(owner) if name in purity.ELEMENTWISE_METHODS else ():
+            observer.consume(item, site, what, tensors=False)
     else:
         observer.consume(owner, site, what, deep=name in purity.ELEMENTWISE_METHODS, tensors=False)
     deep = name in purity.ELEMENTWISE_METHODS
@@ -497,4 +495,4 @@ def _prepare_container_method(
             if deep and observer.is_tensor(value) and name in ("index", "count", "remove"):
                 observer.open("compares tensors by identity in a container", site)
     if isinstance(owner, dict) and name in ("pop", "setdefault", "get") and positional:
-        operations.check_key(observer, positional[0], site)
+        subscripts.check_key(observer, positional[0], site)

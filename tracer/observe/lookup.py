@@ -58,7 +58,8 @@ class Found:
     ``where`` is one of: ``instance`` (the instance's own dict), ``slot`` (a value in ``__slots__``),
     ``class`` (a class attribute that the descriptor protocol applies to), ``data`` (a data descriptor of
     the class), ``meta`` (found on the metaclass), ``module`` (an nn.Module's parameters, buffers and
-    submodules), ``absent``, and ``dynamic`` (only user code could tell).
+    submodules), ``absent``, ``fallback`` (absent where a `__getattr__` in Python is asked; raw is that), and
+    ``dynamic`` (only user code could tell).
     """
 
     where: str
@@ -91,15 +92,28 @@ def instance_dict(owner: Any) -> dict | None:
     return namespace if issubclass(type(namespace), dict) else None
 
 
+def own_of(name: str, owner: Any) -> Any:
+    """What an object has itself under a name."""
+    return (instance_dict(owner) or {}).get(name, MISSING)
+
+
+_CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, tuple, deque, set, frozenset)
+
+
+def container_class(kind: type) -> Any:
+    """The builtin class as which its objects hold items. Raises TypeError if the class derives from none."""
+    for container in _CONTAINERS:
+        if issubclass(kind, container):
+            return container
+    raise TypeError(kind.__name__)
+
+
 def flat_contents(owner: Any) -> list:
     """The items of a builtin container as a list (of a dict: keys, then values), without user code."""
-    if issubclass(type(owner), dict):
-        return [*dict.keys(owner), *dict.values(owner)]
-    kind: Any
-    for kind in (list, tuple, deque, set, frozenset):
-        if issubclass(type(owner), kind):
-            return list(kind.__iter__(owner))
-    raise TypeError(type(owner).__name__)
+    kind = container_class(type(owner))
+    if issubclass(kind, dict):
+        return [*kind.keys(owner), *kind.values(owner)]  # an OrderedDict has an order of its own
+    return list(kind.__iter__(owner))
 
 
 def nn_module_class() -> type | None:
@@ -115,8 +129,8 @@ def is_data_descriptor(raw: Any) -> bool:
 
 
 # The views of dicts, and all builtin iterators.
-VIEWS = frozenset({type({}.keys()), type({}.values()), type({}.items())}) | {
-    type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
+VIEWS: frozenset[Any] = frozenset({type({}.keys()), type({}.values()), type({}.items())}) | {
+    MappingProxyType, type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
 }  # fmt: skip
 _ITERABLE: tuple[Iterable[Any], ...] = (
     [], (), {}, set(), "", "é", b"", range(1), range(1 << 70), deque(),
@@ -163,8 +177,11 @@ def says_its_class(kind: type) -> bool:
     return not known or type_lookup(kind, "__class__") is not object.__dict__["__class__"]
 
 
-def lookup(owner: Any, name: str) -> Found:
-    """Find ``owner.name`` without running user code."""
+def lookup(owner: Any, name: str, ordinary: bool = False) -> Found:
+    """Find ``owner.name`` without running user code.
+
+    ordinary: as `object.__getattribute__` finds it, whatever look-up the class has.
+    """
     kind = type(owner)
     if issubclass(kind, type):  # by `type`: an object may say of itself that it is of another class
         return _lookup_on_class(owner, name)
@@ -174,7 +191,7 @@ def lookup(owner: Any, name: str) -> Found:
         # What its class does not have its function may have (see `attributes.py`).
         if type_lookup(kind, name) is MISSING:
             return _DYNAMIC
-    elif has_own_lookup(kind):
+    elif has_own_lookup(kind) and not ordinary:
         return _DYNAMIC
     raw = type_lookup(kind, name)
     if raw is not MISSING:
@@ -201,7 +218,7 @@ def _lookup_getattr(owner: Any, kind: type, namespace: dict | None, name: str) -
         return _ABSENT
     module_class = nn_module_class()
     if module_class is None or fallback is not module_class.__dict__.get("__getattr__"):
-        return _DYNAMIC
+        return Found("fallback", fallback) if type(fallback) is FunctionType else _DYNAMIC
     for table in MODULE_TABLES:
         entries = (namespace or {}).get(table)
         if entries is not None and type(entries) is not dict and type(entries) is not OrderedDict:
@@ -255,6 +272,7 @@ class Store(enum.Enum):
     OWN = "in an object's own dict"
     ITEM = "that a dict or a list holds"
     TABLE = "in a module's tables"
+    BUFFER = "among a module's buffers"
     SLOT = "in a slot"
     PROPERTY = "through a property"
     DESCRIPTOR = "through a descriptor"
@@ -282,7 +300,7 @@ def kind_of_attribute(owner: Any, name: str) -> Store:
         return {property: Store.PROPERTY, MemberDescriptorType: Store.SLOT}.get(type(raw), Store.DESCRIPTOR)
     if type(namespace) is not dict:
         return Store.UNKNOWN
-    if lookup(owner, name).where == "dynamic":
+    if lookup(owner, name).where in ("dynamic", "fallback"):
         return Store.COMPUTED
     module, own = nn_module_class(), type_lookup(kind, "__setattr__")
     if module is None or not issubclass(kind, module):
@@ -293,7 +311,8 @@ def kind_of_attribute(owner: Any, name: str) -> Store:
         return Store.FOREIGN
     tables = [namespace.get(table) for table in MODULE_TABLES]
     if any(type(table) is not dict or name in table for table in tables):
-        return Store.TABLE
+        buffers = tables[MODULE_TABLES.index("_buffers")]
+        return Store.BUFFER if type(buffers) is dict and name in buffers else Store.TABLE
     return Store.OWN if name == "training" or name not in _own_names(module) else Store.ENGINE
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from types import MethodType
 from typing import Any
 
+from fusegrad.tracer.observe import attributes, operations, subscripts
 from fusegrad.tracer.observe.conditions import Called, Condition, Each, Held
-from fusegrad.tracer.observe.lookup import instance_dict, nn_module_class, type_lookup
+from fusegrad.tracer.observe.lookup import MODULE_TABLES, instance_dict, nn_module_class, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import Expected
@@ -24,7 +25,26 @@ LISTINGS = frozenset(
     "zero_grad".split()
 )
 _OWN = (*LISTINGS, "_named")
-_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def fallback(observer: Observer, method: MethodType, site: Site) -> Any:
+    """What to call in place of the `__getattr__` of all modules, which that of a class calls; else None."""
+    module = nn_module_class()
+    if module is None or method.__func__ is not vars(module).get("__getattr__"):
+        return None
+    return functools.partial(_from_tables, observer, method, site)
+
+
+def _from_tables(observer: Observer, method: MethodType, site: Site, /, name: str) -> Any:
+    for table in MODULE_TABLES:
+        held = attributes.load(observer, method.__self__, table, site)
+        if operations.contains(observer, name, held, site):
+            return subscripts.item(observer, held, name, site)
+    try:
+        return method(name)
+    except AttributeError as error:
+        observer.explain(error)
+        raise
 
 
 class ModuleRead(Read):
@@ -62,7 +82,7 @@ def parts(module: Any) -> Iterator[Any]:
     """The classes, names, tensors and modules at and below a module, in order."""
     yield type(module)
     own = instance_dict(module) or {}
-    for table in _TABLES:
+    for table in MODULE_TABLES:
         for name, value in dict.items(own[table]):
             if value is not None:
                 yield name

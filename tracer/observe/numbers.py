@@ -17,16 +17,33 @@ replay computes it again, so that only what must be known for good is looked at.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.state import state
+from fusegrad.eager.ops.pointwise.declare_pointwise import OPERANDS
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
-from fusegrad.tracer.observe.symbols import NUMBERS, Given, Symbol, computed, fresh, given, holding
-from fusegrad.tracer.twin.unfailing import never_fails, percent
+from fusegrad.tracer.observe.symbols import (
+    ANYTHING,
+    NUMBERS,
+    Asked,
+    Given,
+    Symbol,
+    computed,
+    fresh,
+    given,
+    holding,
+    never_comes_again,
+)
+from fusegrad.tracer.twin.unfailing import made_whole, never_fails, percent
 
 if TYPE_CHECKING:
     from fusegrad.tracer.observe.observer import Observer
@@ -61,10 +78,10 @@ class Numbers:
     sources: the places, by the observer's keys, in which numbers are others from call to call; found: the
     numbers that were found there; fixed: the places of those that somebody has looked at. asked: called with
     a symbol and what came out where the run went on by that. computed: how many numbers Python has made of
-    others. arrived: the numbers that ops have taken, of those that a function of the engine was given.
-    options: by the id of a group of parameters, the numbers that the run has set there. in_graph: gives what
-    a function gives for numbers that come from tensors' values, or MISSING. in_domain: whether replays make
-    sure that a function has no error for those that they find.
+    others. options: by the id of a group of parameters, the numbers that the run has set there. in_graph:
+    gives what a function gives for numbers that come from tensors' values, or MISSING. in_domain: whether
+    replays make sure that a function has no error for those that they find. questions: how many the run has
+    asked so far, by the id of whom it asked (`world/ahead.py`); items: the tensors that it got so, by id.
     """
 
     def __init__(self) -> None:
@@ -76,8 +93,9 @@ class Numbers:
         self.fixed: set[Any] = set()
         self.asked: Callable[[Symbol, Any], Any] = lambda symbol, value: None
         self.computed = 0
-        self.arrived: set[int] = set()
         self.options: dict[int, dict[str, Any]] = {}
+        self.questions: dict[int, int] = {}
+        self.items: dict[int, Any] = {}
         self.in_graph: Callable[[Any, Sequence[Any]], Any] = lambda function, operands: MISSING
         self.in_domain: Callable[[Any, Sequence[Any]], bool] = lambda function, operands: False
 
@@ -144,6 +162,7 @@ class Numbers:
         """Forget the numbers of the run."""
         self._taken.clear()
         self.found.clear()
+        self.items.clear()
 
     # Symbols.
 
@@ -155,10 +174,11 @@ class Numbers:
     def give(self, key: Any, place: int | Place, value: Any, words: str) -> Any:
         """What the run gets in place of a number that it finds there; it gets the same each time."""
         if key not in self.found:
-            self.found[key] = self._stand_for(given(key, place, type(value), words), value)
+            self.found[key] = self.stand_for(given(key, place, type(value), words), value)
         return self.found[key]
 
-    def _stand_for(self, symbol: Symbol, value: Any) -> Any:
+    def stand_for(self, symbol: Symbol, value: Any) -> Any:
+        """What the run gets in place of a number, which stands for a symbol."""
         again = self._of_its_own(value)
         if again is None:
             self._fix(symbol, value)
@@ -173,7 +193,10 @@ class Numbers:
         return None if shared else again
 
     def _fix(self, symbol: Symbol, value: Any) -> None:
-        if isinstance(symbol, Given):
+        if never_comes_again(symbol, value) and state.interpreter is not None:
+            state.interpreter.effect(f"has to know {symbol}, which is another number at each call")
+            return
+        if isinstance(symbol, Given) and not isinstance(symbol, Asked):
             self.fixed.add(symbol.key)
         self.asked(symbol, value)
 
@@ -221,7 +244,9 @@ class Numbers:
         if type(value) is bool:
             self.asked(symbol, value)
             return value
-        return self._stand_for(symbol, value)
+        if not never_fails(function, operands, [self.symbol_of(x) is not None for x in operands]):
+            self.asked(symbol, ANYTHING)  # an error has to come also where nobody takes the number
+        return self.stand_for(symbol, value)
 
     def _in_the_end(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         """What a function gives for operands of which some come out of tensors, which a replay calls again
@@ -253,23 +278,10 @@ class Numbers:
             return holding(taken.value, type(operand))
         return taken.late or taken.symbol or MISSING
 
-    def carried(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-        """What a function of the engine gives that hands its numbers to ops as they are: those that no op has
-        taken must be what they are.
-        """
-        self.arrived.clear()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            rest = [x for x in (*args, *kwargs.values()) if self._is_given(x) and id(x) not in self.arrived]
-            self.look(*rest)
-
 
 # Operators and functions of an observed run.
 
 _DIVMOD = operator.floordiv, operator.mod
-# What the engine hands on to an op as it is.
-_CARRIED = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="})
 
 
 def on_symbols(
@@ -277,13 +289,16 @@ def on_symbols(
 ) -> Any:
     """An operator on numbers that a replay comes by anew, and tensors; MISSING where it must know them."""
     if symbol == "%" and type(operands[0]) is str:
-        values = operands[1] if type(operands[1]) is tuple else operands[1:]
+        values = [*operands[1]] if type(operands[1]) is tuple else [*operands[1:]]
+        for place in made_whole(operands[0], values):
+            whole = computed_of(observer, int, (values[place],))
+            values[place] = values[place] if whole is MISSING else whole
         return computed_of(observer, percent, (operands[0], *values))
     if not observer.numbers.any_given(operands):
         return computed_of(observer, function, operands)
     fit = all(observer.is_tensor(x) or type(x) in NUMBERS for x in operands)
-    if symbol in _CARRIED and fit and any(map(observer.is_tensor, operands)):
-        return observer.numbers.carried(function, operands, {})
+    if fit and any(map(observer.is_tensor, operands)):
+        return observer.adopt(function(*[standing_for(x, observer.numbers) for x in operands]))
     return computed_of(observer, function, operands)
 
 
@@ -304,3 +319,161 @@ def computed_of(observer: Observer, function: Callable[..., Any], operands: Sequ
     except Exception as error:
         observer.explain(error)
         raise
+
+
+# What stands for a number while Python code of the engine has it. An op computes with its numbers before it
+# binds: `alpha * other`, `1 / (1 - p)`, `if beta == 0`. Operators on what stands for one give another such
+# object, a comparison is guarded by how it comes out, and `bind` takes it as an operand. Whatever else is
+# asked of it, by C code above all, looks at the number, which must then be what it is: code that does not
+# know of it is right all the same.
+
+_PLAIN = (int, float, bool)
+
+
+class Followed:
+    """One number. Where it is asked for its class it is what it stands for; its type is its own.
+
+    number: the object by whose identity it is followed. numbers: those of the run.
+    """
+
+    __slots__ = ("number", "numbers")
+
+    def __init__(self, number: Any, numbers: Numbers) -> None:
+        self.number, self.numbers = number, numbers
+
+    def _known(self) -> Any:
+        """The number, for somebody who must know it."""
+        self.numbers.look(self.number)
+        return self.number
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(type(self.number), name):
+            raise AttributeError(f"{type(self.number).__name__!r} object has no attribute {name!r}")
+        return getattr(self._known(), name)
+
+    def __float__(self) -> float:
+        return float(self._known())
+
+    def __int__(self) -> int:
+        return int(self._known())
+
+    def __complex__(self) -> complex:
+        return complex(self._known())
+
+    def __hash__(self) -> int:
+        return hash(self._known())
+
+    def __repr__(self) -> str:
+        return repr(self._known())
+
+    def __format__(self, form: str) -> str:
+        return format(self._known(), form)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self.number), (self._known(),)
+
+    # NumPy would not take it for a number of Python, which has no dtype beside arrays.
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._known(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*_all_known(inputs), **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function(*_all_known(args), **dict(zip(kwargs, _all_known([*kwargs.values()]), strict=True)))
+
+
+class FollowedFloat(Followed):
+    """A float."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: float)
+
+
+class FollowedInt(Followed):
+    """A whole number."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: int)
+
+    def __index__(self) -> int:
+        return operator.index(self._known())
+
+
+def _all_known(values: Sequence[Any]) -> list[Any]:
+    return [x._known() if type(x) in _KINDS else x for x in values]
+
+
+_KINDS = (FollowedFloat, FollowedInt)
+
+
+def standing_for(value: Any, numbers: Numbers) -> Any:
+    """What stands for a number, or for those in a tuple or list, where they are followed and somebody binds
+    what stands for them; else the value itself.
+    """
+    kind, interpreter = type(value), state.interpreter
+    if interpreter is None or not (interpreter.follows_numbers and numbers.any_followed):
+        return value
+    if kind is tuple or (kind is list and all(type(x) in _PLAIN for x in value)):
+        found = [standing_for(x, numbers) for x in value]
+        return value if all(map(operator.is_, found, value)) else kind(found)
+    if (kind is float or kind is int) and numbers.any_given((value,)):
+        return (FollowedFloat if kind is float else FollowedInt)(value, numbers)
+    return value
+
+
+def is_standing(value: Any) -> bool:
+    """Whether a value stands for a number, or is a tuple or list that holds such."""
+    return type(value) in _KINDS or (type(value) in (tuple, list) and any(map(is_standing, value)))
+
+
+def stood_for(value: Any) -> Any:
+    """The number that something stands for, or those in a tuple or list; else the value itself."""
+    kind = type(value)
+    if kind in _KINDS:
+        return value.number
+    if kind is tuple or kind is list:
+        found = [*map(stood_for, value)]
+        return value if all(map(operator.is_, found, value)) else kind(found)
+    return value
+
+
+def _computed(numbers: Numbers, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """What a function of Python gives for numbers, some of which are followed."""
+    plain = [*map(stood_for, operands)]
+    found = numbers.compute(function, plain)
+    if found is MISSING:
+        numbers.look(*plain)
+        found = function(*plain)
+    standing = standing_for(found, numbers)
+    if standing is found:  # what is there only in the end is no operand
+        numbers.look(found)
+    return standing
+
+
+def _define(name: str, function: Callable[..., Any], reflected: bool = False) -> None:
+    def method(self: Followed, *others: Any) -> Any:
+        if not all(type(x) in _PLAIN or type(x) in _KINDS for x in others):
+            return NotImplemented
+        return _computed(self.numbers, function, (*others, self) if reflected else (self, *others))
+
+    method.__name__ = method.__qualname__ = name
+    setattr(Followed, name, method)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    _define(f"__{_name}__", getattr(operator, _name))
+    _define(f"__r{_name}__", getattr(operator, _name), reflected=True)
+for _name in ("lt", "le", "eq", "ne", "gt", "ge", "neg", "pos"):
+    _define(f"__{_name}__", getattr(operator, _name))
+_named: dict[str, Callable[..., Any]] = {"divmod": divmod, "abs": abs, "bool": bool, "round": round}
+for _name, _function in _named.items():
+    _define(f"__{_name}__", _function)
+for _name in ("trunc", "floor", "ceil"):
+    _define(f"__{_name}__", getattr(math, _name))
+
+OPERANDS |= {*_KINDS}
+dtypes.PYTHON_TYPES.update({FollowedFloat: dtypes.float32, FollowedInt: dtypes.int64})
+dtypes.FLOATS[FollowedFloat] = lambda number: number
+dtypes.FLOATS[FollowedInt] = lambda number: _computed(number.numbers, float, (number,))

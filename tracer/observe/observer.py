@@ -22,16 +22,11 @@ import numpy as np
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.pytree import contents, field_names, holds_tensors, is_container
 from fusegrad.eager.interpreter import holders
-from fusegrad.tracer.observe import arrays, purity, stores
+from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe.arrays import calls as arrays
+from fusegrad.tracer.observe.arrays.known import Arrays
 from fusegrad.tracer.observe.conditions import Place
-from fusegrad.tracer.observe.lookup import (
-    ITERATORS,
-    MISSING,
-    VIEWS,
-    Found,
-    flat_contents,
-    instance_dict,
-)
+from fusegrad.tracer.observe.lookup import ITERATORS, MISSING, VIEWS, Found, flat_contents, instance_dict
 from fusegrad.tracer.observe.loops import Loops
 from fusegrad.tracer.observe.numbers import Numbers
 from fusegrad.tracer.observe.reads import (
@@ -48,9 +43,9 @@ from fusegrad.tracer.observe.reads import (
     TypeRead,
 )
 from fusegrad.tracer.observe.symbols import NUMBERS
-from fusegrad.tracer.observe.values import is_plain, plain_key
+from fusegrad.tracer.observe.values import is_plain, kept, plain_key, texts_of
 from fusegrad.tracer.twin.instrument import instrument, is_twin_code, keeps_to_itself
-from fusegrad.tracer.twin.sites import Site, SiteTable, definition, without_hooks
+from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, without_hooks
 from fusegrad.tracer.twin.source import Unsupported
 
 _OWN = (tuple, list, dict, MethodType, *ITERATORS)
@@ -88,10 +83,10 @@ class Observer(Effects):
     arguments: ``(args, kwargs)`` of the call, guarded by the caller: nested containers and plain leaves by
         what they are, others by identity.
     following: how calls are followed. reads: what was read of outer state, each place once.
-    captured_tensors: every tensor that a read yielded, by id. effects, deeds: see `Effects`.
-    changed: called when something is changed that a replay changes, too; changed_later, if values may wait.
-    stores: the attributes that the run has set, of objects from outside. loops: what is to be known of loops.
-    numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
+    captured_tensors: every tensor that a read yielded, by id. changed: called when something is changed that
+    a replay changes, too; changed_later, if values may wait. stores: the attributes that the run has set, of
+    objects from outside. loops: what is to be known of loops.
+    numbers: Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
     """
 
     def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
@@ -104,8 +99,10 @@ class Observer(Effects):
         self.changed_later = self.changed
         self.numbers = Numbers()
         self.compared: set[int] = set()
-        self.stores, self.loops, self.arrays = stores.Stores(), Loops(), arrays.Arrays()
+        self.stores, self.loops, self.arrays = stores.Stores(), Loops(), Arrays()
         self.changed_late: dict[int, tuple[Any, str]] = {}
+        self.entered: list[tuple[Any, Any]] = []  # context variables that are set, and their tokens
+        self.waiting: list[Any] = []  # references to generators that must have ended in the end
         self.late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
         self._tensor = purity.tensor_class()
         self._status: dict[int, str] = {}
@@ -115,7 +112,7 @@ class Observer(Effects):
         self._explained: dict[int, BaseException] = {}
         self._twins: dict[int, FunctionType] = {}
         for value in (*arguments[0], *arguments[1].values()):
-            self._register_argument(value)
+            self.register_argument(value)
 
     # ---------------------------------------------------------------------------------- running
 
@@ -126,10 +123,9 @@ class Observer(Effects):
         """
         outer, current.observer = current.observer, self
         try:
+            for part in (function.__self__, function.__func__) if isinstance(function, MethodType) else ():
+                self.reached(part)
             self.reached(function)
-            if isinstance(function, MethodType):
-                self.reached(function.__self__)
-                self.reached(function.__func__)
             return self.callee(function, Site(*definition(function)))(*args, **kwargs)
         except BaseException as error:
             error.__traceback__ = without_hooks(error.__traceback__)
@@ -140,7 +136,8 @@ class Observer(Effects):
     def release(self) -> None:
         """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
         objects = self._status, self._kept, self._inputs, self.changed_late, self.late, self._seen
-        for table in (*objects, self._explained, self._twins, self.stores, self.arrays, self.loops):
+        others = self._explained, self._twins, self.stores, self.arrays, self.loops, self.entered
+        for table in (*objects, *others, self.waiting):
             table.clear()
 
     # ---------------------------------------------------------------------------------- origins
@@ -179,6 +176,8 @@ class Observer(Effects):
         if self.is_tensor(value):
             self.captured_tensors[id(value)] = value
         elif not is_plain(value) and self.status(value) != LOCAL:
+            if self.arrays.is_argument(value):
+                self.open("finds an array outside that is an argument as well", NOWHERE)
             self._note(value, OUTER)
             for item in contents(value) if holds_tensors(value) else ():  # which follow from the object
                 self.reached(item)
@@ -207,11 +206,12 @@ class Observer(Effects):
         status = self.status(value)
         if status == UNKNOWN and type(value) is GeneratorType:
             return is_twin_code(value.gi_code)
-        return status == LOCAL
+        return status == LOCAL or (status == UNKNOWN and self.is_lost)
 
     def _note(self, value: Any, status: str) -> None:
-        self._status[id(value)] = status
-        self._kept[id(value)] = value
+        if not (type(value) in ITERATORS and self.is_lost):  # they may have generators that must end in time
+            self._status[id(value)] = status
+            self._kept[id(value)] = kept(value, self._status, self._kept)
 
     def keep(self, value: Any) -> Any:
         """Keep an object alive for the run, so that its id stays its own."""
@@ -240,11 +240,13 @@ class Observer(Effects):
                 del self._kept[key], self._status[key]
                 self.loops.forget(key)
 
-    def _register_argument(self, value: Any) -> None:
+    def register_argument(self, value: Any) -> None:
         if self.is_tensor(value):
             self._inputs.add(id(value))
             self._kept[id(value)] = value
-        elif is_plain(value) or id(value) in self._status:
+        elif is_plain(value):
+            self._inputs.update(map(id, texts_of(value)))
+        elif id(value) in self._status:
             return
         elif not is_container(value):
             self._note(value, OUTER)
@@ -253,7 +255,7 @@ class Observer(Effects):
             names = field_names(value)
             items = flat_contents(value) if names is None else [getattr(value, n, None) for n in names]
             for item in items:
-                self._register_argument(item)
+                self.register_argument(item)
 
     # ---------------------------------------------------------------------------------- reads
 
@@ -348,6 +350,7 @@ class Observer(Effects):
 
     def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> Any:
         """One item of an outer list, deque or dict (MISSING: a dict's absent key); see `read_attribute`."""
+        key = stores.place_of(self, owner, key, site)
         if self.look_at(owner, site) or (owner, key) in self.stores:
             return value
         place = ("item", id(owner), id(self.keep(key)) if plain_key(key) is MISSING else plain_key(key))
@@ -364,12 +367,12 @@ class Observer(Effects):
         """All items of a builtin container; a read if it is outer."""
         if self.status(owner) != OUTER:
             return
-        if self.look_at(owner, site) or ("contents", id(owner)) in self._seen:
+        seen = self.look_at(owner, site) or ("contents", id(owner)) in self._seen
+        if seen or stores.look_at_others(self, owner, site):
             return
-        items = flat_contents(owner)
         if not isinstance(owner, (tuple, frozenset)):  # whose identity says it all
             self.read(("contents", id(owner)), lambda: ContentsRead(owner, site))
-        for item in items:
+        for item in flat_contents(owner):
             self.reached(item)
 
     # ---------------------------------------------------------------------------------- consumption

@@ -7,16 +7,17 @@ import functools
 import itertools
 import operator
 from collections import deque
-from collections.abc import Callable
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
-import numpy as np
-
-from fusegrad.tracer.observe import arrays, numbers, purity, stores
-from fusegrad.tracer.observe.conditions import Item
-from fusegrad.tracer.observe.lookup import HANDED_ON, ITERATORS, MISSING, VIEWS, flat_contents, kind_of_item
-from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
+from fusegrad.tracer.observe import numbers, purity, stores, subscripts
+from fusegrad.tracer.observe.arrays import calls as arrays
+from fusegrad.tracer.observe.arrays.into_tensors import brought
+from fusegrad.tracer.observe.arrays.known import any_symbol
+from fusegrad.tracer.observe.lookup import ITERATORS, MISSING, VIEWS, flat_contents, type_lookup
+from fusegrad.tracer.observe.observer import LOCAL, UNKNOWN, Observer
+from fusegrad.tracer.observe.python import containers, identities, metaclasses
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
 from fusegrad.tracer.twin.sites import Site
 
@@ -38,22 +39,25 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 _MUTABLE = (list, dict, set, deque)
 
 
-def outside(observer: Observer, owner: Any) -> str:
-    """A container that is not the run's own, in words."""
-    words = {OUTER: "that lives outside the function", STRUCTURE: "that is part of the arguments"}
-    return f"a {type(owner).__name__} {words.get(observer.status(owner), 'of unknown origin')}"
-
-
 # ---------------------------------------------------------------------------------- operators
 
 
 def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, site: Site) -> Any:
     """An operator on operands that are guarded first. Raises what the operator raises."""
+    if any(map(observer.is_tensor, operands)):
+        operands = arrays.plain(observer, operands, site)
     found = numbers.on_symbols(observer, function, symbol, operands)
     if found is MISSING:
-        found = arrays.on_constants(observer, function, operands, site)
+        found = arrays.operate(observer, function, operands, site)
     if found is not MISSING:
         return found
+    if any(map(observer.is_tensor, operands)) and any_symbol(observer, operands):
+        call = functools.partial(_applied, observer, function, symbol, operands, site)
+        return brought(observer, function, operands, {}, site, call)
+    return _applied(observer, function, symbol, operands, site)
+
+
+def _applied(observer: Observer, function: Callable, symbol: str, operands: tuple, site: Site) -> Any:
     plain = True
     for value in operands:
         deep = not (symbol in ("+", "*") and type(value) in (list, tuple, deque))
@@ -85,7 +89,7 @@ def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site)
     if mutable and observer.status(owner) != LOCAL:
         if _grows(observer, symbol, owner, value, site):
             return INPLACE[symbol](owner, value)
-        observer.open(f"changes {outside(observer, owner)} in place", site)
+        observer.open(f"changes {subscripts.outside(observer, owner)} in place", site)
     if type(owner) in (list, deque) and purity.is_user_iterable(value):
         value = iterate(observer, value, site)
     elif type(owner) in (list, deque) and type(value) in ITERATORS:
@@ -114,82 +118,58 @@ def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) 
     if symbol in ("==", "!="):
         # Classes, functions and enumerations compare by identity, which is guarded.
         both = [v for v in (left, right) if not _compares_by_identity(observer, v)]
-        if len(both) < 2 and all(is_plain(v) or type(v) in purity.CONTAINERS for v in both):
+        fit = (is_plain(v) or purity.is_static(v) or type(v) in purity.CONTAINERS for v in both)
+        if len(both) < 2 and all(fit):
             return COMPARE[symbol](left, right)
+        if len(both) == 2 and all(_has_no_equality(observer, v, site) for v in both):
+            return identities.identity(observer, left, right, site) is (symbol == "==")
     return apply(observer, COMPARE[symbol], symbol, (left, right), site)
 
 
 def _compares_by_identity(observer: Observer, value: Any) -> bool:
-    if isinstance(value, (type, FunctionType, ModuleType)):
-        return observer.is_known(value) and (not isinstance(value, type) or purity.has_plain_metaclass(value))
+    is_absent = type(value).__module__ == "fusegrad.torch.absent"  # a name that fusegrad lacks
+    if isinstance(value, (type, FunctionType, ModuleType)) or is_absent:
+        return observer.is_known(value) and (
+            not isinstance(value, type) or metaclasses.is_plain(observer, value)
+        )
     return isinstance(value, enum.Enum) and purity.python_method(type(value), "__eq__") is MISSING
+
+
+def _has_no_equality(observer: Observer, value: Any, site: Site) -> bool:
+    """Whether an object equals itself alone, as its class has no `__eq__` of its own; which is guarded."""
+    kind = type(value)
+    own = [type_lookup(kind, name) is not vars(object)[name] for name in ("__eq__", "__ne__")]
+    if any(own) or not observer.is_known(value):
+        return False
+    observer.read_type(value, site)
+    for name in ("__eq__", "__ne__"):
+        observer.read_class(kind, name, type_lookup(kind, name), site)
+    return True
 
 
 def _check_comparable(observer: Observer, container: Any, site: Site) -> None:
     """Containers compare their items by identity first: tensors and NaN in them are not guarded for that."""
-    observer.consume(container, site, "compares")
+    if purity.container_of(type(container)) is not None:
+        goes_over(observer, container, site)
+    else:
+        observer.consume(container, site, "compares", deep=False)
     for item in flat_contents(container):
         if observer.is_tensor(item) or (type(item) is float and item != item):
             observer.open("compares tensors or NaN by identity in a container", site)
         elif type(item) in purity.CONTAINERS:
             _check_comparable(observer, item, site)
-
-
-def identity(observer: Observer, left: Any, right: Any, site: Site) -> bool:
-    """``left is right``, where the answer follows from what is guarded."""
-    result = left is right
-    for value in (left, right):
-        if value is None or value is True or value is False or value is Ellipsis or value is NotImplemented:
-            return result
-        if isinstance(value, (type, ModuleType, enum.Enum)) or purity.is_static(value):
-            return result
-    if not _identity_is_guarded(observer, left, right):
-        observer.open("compares identities that are not guarded", site)
-    return result
-
-
-def _identity_is_guarded(observer: Observer, left: Any, right: Any) -> bool:
-    origins = set()
-    for value in (left, right):
-        if observer.is_tensor(value):
-            observer.compared.add(id(value))
-            captured = id(value) in observer.captured_tensors
-            if captured and observer.is_input(value):
-                return False
-            origins.add(OUTER if captured else "input" if observer.is_input(value) else LOCAL)
-        elif is_plain(value):
-            origins.add("plain")
-        else:
-            origins.add(observer.status(value))
-    if origins == {"plain"}:
-        return type(left) is not type(right)  # interning decides, not the value
-    if UNKNOWN in origins:
-        return False
-    if type(left) is not type(right):
-        return True
-    if origins == {STRUCTURE}:
-        return False
-    return not origins & {OUTER} or not origins & {"input", STRUCTURE}
+        elif not _compares_by_identity(observer, item):
+            observer.consume(item, site, "compares")
 
 
 def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
     """``item in container``."""
     observer.numbers.look(item, container)
-    kind = type(container)
+    kind = containers.acting(observer, container, "__contains__", site)
     if observer.is_tensor(container):
         observer.consume(item, site, "looks for")
-    elif kind in purity.DICTS:
-        read_key(observer, container, item, site)
     elif kind in purity.CONTAINERS or purity.is_namedtuple(container):
-        _check_comparable(observer, container, site)
-        if type(item) in purity.CONTAINERS:
-            _check_comparable(observer, item, site)
-        elif observer.is_tensor(item):
-            observer.open("looks for a tensor by identity", site)
-        elif not (is_plain(item) or _compares_by_identity(observer, item)):
-            observer.open(f"looks for a {type(item).__name__} object in a container", site)
-        elif type(item) is float and item != item:
-            observer.open("looks for NaN by identity", site)
+        return contains_as(observer, kind, container, item, site)
     elif is_plain(container) or kind in VIEWS:
         observer.consume(item, site, "looks for", tensors=False)
         if kind in VIEWS:
@@ -211,6 +191,24 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
         raise
 
 
+def contains_as(observer: Observer, kind: Any, container: Any, item: Any, site: Site) -> bool:
+    """``item in container``, as the builtin container has it of which it is one."""
+    observer.numbers.look(item)
+    if isinstance(container, dict):
+        subscripts.read_key(observer, container, item, site)
+    else:
+        _check_comparable(observer, container, site)
+        if type(item) in purity.CONTAINERS:
+            _check_comparable(observer, item, site)
+        elif observer.is_tensor(item):
+            observer.open("looks for a tensor by identity", site)
+        elif not (is_plain(item) or purity.is_static(item) or _compares_by_identity(observer, item)):
+            observer.open(f"looks for a {type(item).__name__} object in a container", site)
+        elif type(item) is float and item != item:
+            observer.open("looks for NaN by identity", site)
+    return bool(kind.__contains__(container, item))
+
+
 def truth(observer: Observer, value: Any, site: Site) -> bool:
     """``bool(value)``."""
     found = numbers.computed_of(observer, bool, (value,))
@@ -219,12 +217,15 @@ def truth(observer: Observer, value: Any, site: Site) -> bool:
     observer.numbers.look(value)
     if type(value) in PLAIN_TYPES or observer.is_tensor(value) or is_plain(value):
         return bool(value)
+    found = arrays.asked(observer, bool, value, site)
+    if found is not MISSING:
+        return bool(found)
     kind = type(value)
+    if purity.container_of(kind) is not None and purity.python_method(kind, "__bool__") is MISSING:
+        observer.read_class(kind, "__bool__", MISSING, site)
+        return bool(length(observer, value, site))
     if kind in purity.CONTAINERS or purity.is_namedtuple(value):
-        if observer.status(value) == UNKNOWN and not isinstance(value, tuple):
-            observer.open(f"asks for the truth of a {kind.__name__} of unknown origin", site)
-        observer.read_length(value, site)
-        return bool(value)
+        return bool(length_as(observer, kind, value, site))
     if purity.is_static(value) or isinstance(value, (FunctionType, ModuleType)) or kind in ITERATORS:
         return bool(value)
     for name in ("__bool__", "__len__"):
@@ -241,16 +242,17 @@ def truth(observer: Observer, value: Any, site: Site) -> bool:
 
 def length(observer: Observer, value: Any, site: Site) -> int:
     """``len(value)``."""
-    kind = type(value)
+    found = arrays.asked(observer, len, value, site)
+    if found is not MISSING:
+        return int(found)
+    kind = containers.acting(observer, value, "__len__", site)
     if not (observer.is_tensor(value) or is_plain(value)):
         if kind in purity.CONTAINERS or purity.is_namedtuple(value):
-            if observer.status(value) == UNKNOWN and not isinstance(value, tuple):
-                observer.open(f"asks for the length of a {kind.__name__} of unknown origin", site)
-            observer.read_length(value, site)
+            return length_as(observer, kind, value, site)
         elif purity.python_method(kind, "__len__") is not MISSING:
             method = observer.special_method(value, "__len__", site)
             return len(value) if method is None else method()
-        elif not (kind in VIEWS and observer.status(value) == LOCAL):
+        elif not ((kind in VIEWS or kind is MappingProxyType) and observer.status(value) == LOCAL):
             observer.open(f"asks for the length of a {kind.__name__} object", site)
     try:
         return len(observer.numbers.read(value))
@@ -259,180 +261,12 @@ def length(observer: Observer, value: Any, site: Site) -> int:
         raise
 
 
-# ---------------------------------------------------------------------------------- subscripts
-
-
-def check_key(observer: Observer, key: Any, site: Site) -> bool:
-    """Whether a dict can be asked for the key without running code of the key's."""
-    observer.numbers.look(key)
-    if is_plain(key) or purity.is_static(key) or isinstance(key, (type, FunctionType)):
-        return True
-    if isinstance(key, enum.Enum) and purity.python_method(type(key), "__hash__") is MISSING:
-        return True
-    # The enum module's own __hash__ is written in Python: it hashes the name.
-    if isinstance(key, enum.Enum) and purity.python_method(type(key), "__hash__") is enum.Enum.__hash__:
-        return True
-    observer.open(f"uses a {type(key).__name__} object as a key", site)
-    return False
-
-
-def read_key(observer: Observer, owner: dict, key: Any, site: Site) -> Any:
-    """A dict is asked for a key: guard what it finds, or that it finds nothing; gives what was found, or what
-    stands for it. MISSING where that is for the dict to say.
-    """
-    if not check_key(observer, key, site):
-        return MISSING
-    if observer.status(owner) == UNKNOWN:
-        observer.open(f"looks into a {type(owner).__name__} of unknown origin", site)
-    if observer.status(owner) == OUTER:
-        try:
-            value = dict.get(owner, key, MISSING)
-        except TypeError:  # unhashable: raises again where it is meant to
-            return MISSING
-        return observer.read_item(owner, key, value, site)
-    return MISSING
-
-
-def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
-    """``owner[key]``."""
-    observer.numbers.look(key)
-    kind = type(owner)
-    if kind in purity.DICTS or kind is list or purity.is_parameter_group(owner):
-        found = _found(owner, key)
-        late = stores.late(observer, owner, lambda place: Item(place, key), found, site)
-        if late is not MISSING:
-            return late
-    if observer.is_tensor(owner):
-        if not is_plain(key) and not observer.is_tensor(key):
-            observer.consume(key, site, "indexes with")
-        return owner[key]
-    if kind in purity.DICTS or purity.is_parameter_group(owner):
-        return _dict_item(observer, owner, key, site)
-    if kind in purity.SEQUENCES or purity.is_namedtuple(owner):
-        return _sequence_item(observer, owner, key, site)
-    if is_plain(owner) and (is_plain(key) or observer.is_tensor(key)):
-        try:
-            return observer.numbers.read(owner)[key]
-        except Exception as error:
-            if is_plain(key):
-                observer.explain(error)
-            raise
-    if purity.python_method(kind, "__getitem__") is not MISSING:
-        method = observer.special_method(owner, "__getitem__", site)
-        return owner[key] if method is None else method(key)
-    found = arrays.on_constants(observer, operator.getitem, (owner, key), site)
-    if found is not MISSING:
-        return found
-    observer.open(f"subscripts {_described(owner)}", site)
-    return owner[key]
-
-
-def _found(owner: Any, key: Any) -> Any:
-    """What a container has under a plain key; MISSING for others."""
-    if isinstance(owner, dict):
-        return dict.get(owner, key, MISSING) if type(key) is str else MISSING
-    return owner[key] if type(key) is int and -len(owner) <= key < len(owner) else MISSING
-
-
-def _described(owner: Any) -> str:
-    return "a NumPy array" if isinstance(owner, np.ndarray) else f"a {type(owner).__name__} object"
-
-
-def _dict_item(observer: Observer, owner: dict, key: Any, site: Site) -> Any:
-    found = read_key(observer, owner, key, site)
-    is_absent = type(owner) is not dict and observer.status(owner) != LOCAL and key not in owner
-    if is_absent and hasattr(type(owner), "__missing__"):
-        observer.open(f"may add a key to {outside(observer, owner)}", site)
-    if found is not MISSING:
-        return found
-    try:
-        result = owner[key]
-    except KeyError as error:
-        observer.explain(error)
-        raise
-    return observer.adopt(result) if observer.status(owner) == LOCAL else result
-
-
-def _sequence_item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
-    status = observer.status(owner)
-    if status == UNKNOWN and not isinstance(owner, tuple):
-        observer.open(f"subscripts a {type(owner).__name__} of unknown origin", site)
-    if observer.is_tensor(key):
-        observer.read_contents(owner, site)  # which item is the recorder's question
-        return owner[key]
-    if type(key) not in (int, bool, slice) or not is_plain(key):
-        observer.consume(key, site, "subscripts a sequence with")
-    try:
-        result = owner[key]
-    except Exception as error:
-        observer.read_length(owner, site)
-        if is_plain(key):
-            observer.explain(error)
-        raise
-    if isinstance(key, slice):
-        observer.read_contents(owner, site)
-        return observer.adopt(result)
-    if status == OUTER:
-        if isinstance(owner, tuple):
-            observer.reached(result)
-        else:
-            return observer.read_item(owner, key, result, site)
-    return result
-
-
-def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site) -> None:
-    """``owner[key] = value``."""
-    observer.numbers.look(key)
-    if observer.is_tensor(owner):
-        for part in (key, value):
-            observer.consume(part, site, "writes to a tensor")
-    elif observer.status(owner) == LOCAL and kind_of_item(owner, key) in HANDED_ON:
-        observer.loops.sets(owner, key)
-    else:
-        observer.does(f"sets an item of a {type(owner).__name__} object", site)
-        if _is_there(observer, owner, key, value, site) or stores.store_option(observer, value, owner, key):
-            return
-        _check_write(observer, owner, key, "__setitem__", site)
-        if isinstance(key, slice) and (type(value) in ITERATORS or purity.is_user_iterable(value)):
-            observer.open("assigns an iterator to a slice", site)
-        elif isinstance(key, slice):
-            observer.consume(value, site, "assigns to a slice", deep=False)
-    owner[key] = value
-
-
-def _is_there(observer: Observer, owner: Any, key: Any, value: Any, site: Site) -> bool:
-    """Whether an item is this very tensor already, as after `table[key] += ...`: it stays what it is."""
-    by_key = type(owner) is dict and type(key) is str
-    by_number = type(owner) is list and type(key) is int and -len(owner) <= key < len(owner)
-    if not observer.is_tensor(value) or observer.status(owner) != OUTER or not (by_key or by_number):
-        return False
-    if (owner.get(key) if by_key else owner[key]) is not value:
-        return False
-    observer.read_item(owner, key, value, site)
-    return True
-
-
-def delete_item(observer: Observer, owner: Any, key: Any, site: Site) -> None:
-    """``del owner[key]``."""
-    observer.numbers.look(key)
-    if key != slice(None) or not stores.grow(observer, owner, None):
-        _check_write(observer, owner, key, "__delitem__", site)
-    observer.does(f"deletes an item of a {type(owner).__name__} object", site)
-    try:
-        del owner[key]
-    except (KeyError, IndexError) as error:
-        if observer.status(owner) == LOCAL:
-            observer.explain(error)
-        raise
-
-
-def _check_write(observer: Observer, owner: Any, key: Any, method: str, site: Site) -> None:
-    if type(owner) not in purity.DICTS and type(owner) not in (list, deque):
-        observer.open(f"changes an item of a {type(owner).__name__} object", site)
-    elif observer.status(owner) != LOCAL:
-        observer.open(f"changes an item of {outside(observer, owner)}", site)
-    elif isinstance(owner, dict):
-        check_key(observer, key, site)
+def length_as(observer: Observer, kind: Any, value: Any, site: Site) -> int:
+    """``len(value)``, as the builtin container has it of which it is one."""
+    if observer.status(value) == UNKNOWN and not isinstance(value, tuple):
+        observer.open(f"asks for the length of a {type(value).__name__} of unknown origin", site)
+    observer.read_length(value, site)
+    return int(kind.__len__(value))
 
 
 # ---------------------------------------------------------------------------------- iteration
@@ -440,27 +274,85 @@ def _check_write(observer: Observer, owner: Any, key: Any, method: str, site: Si
 
 def iterate(observer: Observer, value: Any, site: Site) -> Any:
     """What to iterate over in place of ``value``: itself, once its contents are guarded."""
-    kind = type(value)
     if observer.is_tensor(value) or is_plain(value):
         return observer.numbers.read(value)
+    kind = containers.acting(observer, value, "__iter__", site)
     if kind in purity.CONTAINERS or purity.is_namedtuple(value):
-        if observer.status(value) == UNKNOWN and not isinstance(value, tuple):
-            observer.open(f"iterates over a {kind.__name__} of unknown origin", site)
-        observer.read_contents(value, site)
+        goes_over(observer, value, site)
         return value
     if kind in ITERATORS:
         observer.does("goes over an iterator", site)
         if not observer.is_local_iterator(value):
             observer.open("advances an iterator that lives outside the function", site)
         return value
+    if purity.python_method(kind, "__iter__") is vars(Sequence)["__iter__"]:
+        observer.read_type(value, site)
+        observer.read_class(kind, "__iter__", vars(Sequence)["__iter__"], site)
+        return observer.local(_by_places(observer, value, site))
     if purity.python_method(kind, "__iter__") is not MISSING:
-        method = observer.special_method(value, "__iter__", site)
-        return value if method is None else observer.adopt(method())
+        return _advanced(observer, iterator_of(observer, value, site), site)
+    rows = arrays.rows(observer, value, site)
+    if rows is not MISSING:
+        return rows
     if purity.has_attribute(kind, "__iter__") or purity.has_attribute(kind, "__getitem__"):
-        observer.open(f"iterates over {_described(value)}", site)
+        observer.open(f"iterates over {subscripts.described(value)}", site)
     elif isinstance(value, type):
         observer.open("iterates over a class", site)
     return value
+
+
+def iterator_of(observer: Observer, value: Any, site: Site) -> Any:
+    """What an `__iter__` in Python gives."""
+    method = observer.special_method(value, "__iter__", site)
+    return iter(value) if method is None else observer.adopt(method())
+
+
+def _advanced(observer: Observer, iterator: Any, site: Site) -> Any:
+    """An iterator that an `__iter__` in Python gave; a `__next__` in Python is followed, too."""
+    kind = type(iterator)
+    if purity.python_method(kind, "__next__") is not MISSING:
+        return observer.local(_one_by_one(observer, iterator, site))
+    if kind not in ITERATORS or observer.is_outer(iterator):
+        observer.open("advances an iterator that lives outside the function", site)
+    return iterator
+
+
+def _one_by_one(observer: Observer, iterator: Any, site: Site) -> Iterator[Any]:
+    """What the `__next__` of an iterator gives, until it ends."""
+    while True:
+        method = observer.special_method(iterator, "__next__", site)
+        try:
+            found = next(iterator) if method is None else method()
+        except StopIteration as error:
+            if not observer.is_explained(error):
+                observer.open("ends a loop by an exception whose cause is not guarded", site)
+            return
+        yield found
+
+
+def _by_places(observer: Observer, value: Any, site: Site) -> Iterator[Any]:
+    """What `collections.abc.Sequence` has for `__iter__`."""
+    for place in itertools.count():
+        try:
+            found = subscripts.item(observer, value, place, site)
+        except IndexError as error:
+            if not observer.is_explained(error):
+                observer.open("ends a loop by an exception whose cause is not guarded", site)
+            return
+        yield found
+
+
+def goes_over(observer: Observer, value: Any, site: Site) -> None:
+    """All items of a container are looked at."""
+    if observer.status(value) == UNKNOWN and not isinstance(value, tuple):
+        observer.open(f"iterates over a {type(value).__name__} of unknown origin", site)
+    observer.read_contents(value, site)
+
+
+def iterator_as(observer: Observer, kind: Any, value: Any, site: Site) -> Any:
+    """``iter(value)``, as the builtin container has it of which it is one."""
+    goes_over(observer, value, site)
+    return observer.local(kind.__iter__(value))
 
 
 def backwards(observer: Observer, value: Any, site: Site) -> Any:
@@ -470,7 +362,7 @@ def backwards(observer: Observer, value: Any, site: Site) -> Any:
         return reversed(value) if method is None else observer.adopt(method())
     observer.read_class(type(value), "__reversed__", MISSING, site)
     places = range(length(observer, value, site) - 1, -1, -1)
-    return observer.local(item(observer, value, place, site) for place in places)
+    return observer.local(subscripts.item(observer, value, place, site) for place in places)
 
 
 def iterate_unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], site: Site) -> Any:
@@ -493,8 +385,9 @@ def unpacked(observer: Observer, pattern: tuple[Any, ...], site: Site, value: An
 
 def mapping(observer: Observer, value: Any, site: Site) -> Any:
     """What ``**value`` looks into."""
-    if type(value) in purity.DICTS:
+    is_dict = isinstance(value, dict) and containers.is_looked_into(observer, value, True, site)
+    if is_dict or type(value) in purity.DICTS:
         iterate(observer, value, site)
     elif not is_plain(value):
-        observer.open(f"unpacks {_described(value)} into keywords", site)
+        observer.open(f"unpacks {subscripts.described(value)} into keywords", site)
     return value

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
+from fusegrad.eager.core.public import home
 from fusegrad.eager.core.state import Interpreter, state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe import engine_calls, purity
 from fusegrad.tracer.observe.conditions import (
     Are,
     Attribute,
@@ -29,9 +30,9 @@ from fusegrad.tracer.observe.conditions import (
     Once,
     Place,
 )
-from fusegrad.tracer.observe.lookup import type_lookup
+from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import Observer
-from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.reads import GetterRead, Read
 from fusegrad.tracer.observe.values import Expected
 from fusegrad.tracer.twin.sites import NOWHERE, Site
 
@@ -126,6 +127,78 @@ class StateRead(ParametersRead):
             yield Matches(Item(Exact(Item(state, Held(parameter)), dict), name), expected)
 
 
+# Optimizers of users' classes, whose steps are Python code like any other.
+
+
+def is_users(value: Any) -> bool:
+    """Whether the value is of a class that users derived from one of our optimizers, or from their base."""
+    kind = type(value)
+    return not purity.is_optimizers(home(kind)) and any(map(purity.is_optimizers, map(home, kind.__mro__)))
+
+
+def users(observer: Observer, method: MethodType, site: Site) -> Any:
+    """What to call in place of `step` or `zero_grad` of an optimizer of a user's class; None for others."""
+    owner, function = method.__self__, method.__func__
+    name = function.__name__
+    if name not in ("step", "zero_grad") or not observer.is_outer(owner) or not is_users(owner):
+        return None
+    if not purity.is_optimizers(function.__globals__.get("__name__")):
+        return None
+    return functools.partial(_clear if name == "zero_grad" else _step, observer, method, site)
+
+
+def _clear(observer: Observer, method: MethodType, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    for value in (*args, *kwargs.values()):
+        observer.consume(value, site, "passes to `zero_grad`")
+    if type_lookup(type(method.__self__), "param_groups") is not MISSING:
+        observer.open("clears gradients of an optimizer whose class says what its groups are", site)
+    return method(*args, **kwargs)  # which tells the recorder of the parameters
+
+
+def _step(observer: Observer, method: MethodType, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    """A step without its hooks: there must be none, and schedules have been told that it was made."""
+    owner, hooked = method.__self__, method.__func__
+    own = vars(owner)
+    if any(own.get(name) for name in _HOOKS):
+        observer.open("calls hooks of an optimizer", site)
+        return method(*args, **kwargs)
+    own["_opt_called"] = True
+    observer.read(("hooks", id(owner)), lambda: GetterRead(owner, _is_plain, True, _PLAIN, site))
+    cells = dict(zip(hooked.__code__.co_freevars, hooked.__closure__ or (), strict=True))
+    body = cells["step"].cell_contents
+    if not purity.is_optimizers(body.__globals__.get("__name__")):
+        return observer.callee(observer.reached(body), site)(owner, *args, **kwargs)
+    # `super().step()`: what its rule asks must be ours, too.
+    observer.read(("rule", id(owner)), lambda: GetterRead(owner, _has_our_rule, True, _RULE, site))
+    if not _has_our_rule(owner):
+        observer.open(f"steps a {type(owner).__name__}, which has a part of the rule of its own", site)
+    passed = [engine_calls.passed(observer, value, True, site, "passes to `step`") for value in args]
+    return observer.adopt(body(owner, *passed, **kwargs))
+
+
+_HOOKS = ("_step_pre_hooks", "_step_post_hooks")
+_PLAIN = "that an optimizer was stepped, and has no hooks"
+_RULE = "that an optimizer steps by a rule of ours"
+# What a class may have of its own without a say in what the step does that it takes over.
+_WITHOUT_SAY = frozenset(
+    "step zero_grad add_param_group state_dict load_state_dict param_groups state".split()
+)
+
+
+def _is_plain(optimizer: Any) -> bool:
+    own = vars(optimizer)
+    return own.get("_opt_called") is True and not any(own.get(name) for name in _HOOKS)
+
+
+def _has_our_rule(optimizer: Any) -> bool:
+    """Whether nothing that a rule of ours consists of is a user's."""
+    classes = type(optimizer).__mro__
+    ours = [kind for kind in classes if purity.is_optimizers(home(kind))]
+    names = {name for kind in ours for name in vars(kind) if not name.startswith("__")} - _WITHOUT_SAY
+    theirs = (vars(kind) for kind in classes if kind not in ours and kind is not object)
+    return not any(name in names for own in (*theirs, vars(optimizer)) for name in own)
+
+
 # Learning rate schedules.
 
 
@@ -169,3 +242,17 @@ def _changed(schedule: Any) -> Iterator[Any]:
             yield kept
     for inner in getattr(schedule, "_schedulers", ()):
         yield from _changed(inner)
+
+
+def calls_functions(schedule: Any) -> bool:
+    """Whether a step of a schedule calls functions of a user's, which may look at anything."""
+    kept = [*vars(schedule).values()]
+    kept += [item for value in kept if isinstance(value, (list, tuple)) for item in value]
+    inner = getattr(schedule, "_schedulers", ())
+    return any(map(callable, kept)) or any(map(calls_functions, inner))
+
+
+def is_stepped_by(optimizer: Any, method: MethodType | None) -> bool:
+    """Whether a schedule that has made its step sets the numbers of an optimizer."""
+    schedule: Any = None if method is None else method.__self__
+    return schedule is not None and schedule.optimizer is optimizer

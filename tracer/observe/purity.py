@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import abc
+import bisect
 import contextlib
 import copy
 import enum
@@ -11,7 +11,6 @@ import itertools
 import math
 import operator
 import sys
-import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Mapping, Sequence
 from types import (
@@ -104,7 +103,7 @@ def _table() -> dict[Any, str]:
     for kind in (
         abs, min, max, sum, sorted, any, all, round, divmod, pow, set, frozenset, bool, int, float, complex,
         bytes, chr, ord, bin, hex, oct, Counter, itertools.accumulate,
-        itertools.compress, copy.copy, copy.deepcopy,
+        itertools.compress, copy.copy, copy.deepcopy, bisect.bisect_left, bisect.bisect_right,
     ):  # fmt: skip
         table[kind] = DEEP
     for kind in (str, repr, format, ascii, hash):
@@ -142,14 +141,31 @@ CALLBACKS: dict[Any, int | str] = {
     sorted: "key", min: "key", max: "key",
 }  # fmt: skip
 IMPURE_WORDS: dict[Any, str] = {
-    print: "prints",
     input: "reads the keyboard",
     open: "opens a file",
-    id: "looks at an object's address",
     breakpoint: "stops in the debugger",
     setattr: "sets an attribute",
     globals: "looks at all globals",
 }
+
+
+def container_of(kind: type) -> Any:
+    """The builtin container that a class of a user's derives from, or that of an optimizer's groups; None for
+    builtin classes, and for others of ours.
+    """
+    if kind in CONTAINERS or not (home(kind) is None or is_group_class(kind)):
+        return None
+    found = next((base for base in type.__dict__["__mro__"].__get__(kind) if base in CONTAINERS), None)
+    return None if found in (Counter, defaultdict) else found
+
+
+def takes_over(kind: type, base: type, name: str) -> bool:
+    """Whether a class has under a name what the builtin class has that it derives from."""
+    return type_lookup(kind, name) is type_lookup(base, name)
+
+
+# What builtin functions may ask of a container.
+LOOKED_INTO = ("__iter__", "__len__", "__getitem__", "__contains__", "__eq__", "__missing__", "keys", "items")
 
 
 def is_pure_type(kind: type) -> bool:
@@ -170,6 +186,7 @@ def lookup_pure(function: Any) -> str | None:
 
 # ---------------------------------------------------------------------------------- fusegrad's own
 
+_MADE_OF_OPS = ("fusegrad.eager.ops", "fusegrad.eager.random.drawing", "fusegrad.eager.random.random")
 _INSTRUMENTED = (
     "fusegrad.eager.nn",
     "fusegrad.eager.optim",
@@ -178,16 +195,27 @@ _INSTRUMENTED = (
     "fusegrad.eager.devices.amp",
     "fusegrad.eager.devices.cuda_amp",
     "fusegrad.eager.devices.parallel",
+    "fusegrad.eager.distributed",
     "fusegrad.eager.processes",
 )
 # Of these, functions of their arguments alone, like the ops that they are made of.
 _OF_THEIR_ARGUMENTS = frozenset(
-    {"fusegrad.eager.nn.functional", "fusegrad.eager.nn.parameter", "fusegrad.eager.nn.utils.packing"}
+    """fusegrad.eager.nn.functional fusegrad.eager.nn.parameter fusegrad.eager.nn.utils.packing
+    fusegrad.tracer.export.exported_call""".split()
 )
 # Functions here call the functions that they are given, or make functions that will, and pass objects on.
-_TRANSFORMS = "fusegrad.eager.autograd.func"
+_TRANSFORMS = ("fusegrad.eager.autograd.func", "fusegrad.eager.utils.vmap")
 _CHECKPOINTS = "fusegrad.eager.utils.checkpoint"  # which calls a function, once where it is recorded
-_TRANSFORM_MAKERS = ("grad", "grad_of", "grad_and_value", "value_and_grad", "jacrev", "jacfwd", "hessian")
+_TRANSFORM_MAKERS = (
+    "grad",
+    "grad_of",
+    "grad_and_value",
+    "value_and_grad",
+    "jacrev",
+    "jacfwd",
+    "hessian",
+    "vmap",
+)
 
 
 def tensor_class() -> type | None:
@@ -201,20 +229,23 @@ def load_public(owner: Any, name: str) -> None:
 
     So do the modules that stand in torch's place.
     """
-    face = sys.modules.get("fusegrad.torch.face")
-    stands_in = face is not None and type(owner) is vars(face).get("Face")
-    if stands_in or (type(owner) is ModuleType and owner is sys.modules.get("fusegrad")):
+    if is_face(owner) or (type(owner) is ModuleType and owner is sys.modules.get("fusegrad")):
         with contextlib.suppress(AttributeError):
             getattr(owner, name)
 
 
+def is_face(owner: Any) -> bool:
+    """Whether an object is one of the modules that stand in torch's place."""
+    face = sys.modules.get("fusegrad.torch.face")
+    return face is not None and issubclass(type(owner), vars(face).get("Face", ()))
+
+
 def is_trusted_module(name: Any) -> TypeGuard[str]:
     """Whether functions of the module are the recorder's business, not ours."""
-    if not isinstance(name, str) or not (name == "fusegrad.eager" or name.startswith("fusegrad.eager.")):
-        return False
-    if name in _OF_THEIR_ARGUMENTS:
-        return True
-    return not any(name == other or name.startswith(other + ".") for other in _INSTRUMENTED)
+    if not isinstance(name, str) or name in _OF_THEIR_ARGUMENTS:
+        return isinstance(name, str)
+    ours = name == "fusegrad.eager" or name.startswith("fusegrad.eager.")
+    return ours and not any(name == other or name.startswith(other + ".") for other in _INSTRUMENTED)
 
 
 def is_trusted(function: Any) -> bool:
@@ -228,10 +259,17 @@ def is_trusted(function: Any) -> bool:
             return function.__name__ in ("step", "zero_grad")
         if not is_trusted_module(module):
             return False
-        return "<locals>" not in function.__code__.co_qualname or module.startswith("fusegrad.eager.ops")
+        return "<locals>" not in function.__code__.co_qualname or module.startswith(_MADE_OF_OPS)
     if isinstance(function, type):
         return is_trusted_module(home(function))
     return is_trusted_object(function)
+
+
+def only_counts(function: FunctionType) -> bool:
+    """Whether a function keeps count, for the end of the program, of names that were asked for in vain.
+    Replays need not do it again.
+    """
+    return function.__name__ == "note" and function.__globals__.get("__name__") == "fusegrad.torch.asked"
 
 
 def is_op(function: Any) -> bool:
@@ -256,6 +294,11 @@ def only_asks(function: Any) -> bool:
     return tensor is not None and name in (*_ASKS, "detach") and vars(tensor).get(name) is function
 
 
+def asks_kind(function: Any) -> bool:
+    """Whether a function of the engine tells of what class an object is, and does not look at it."""
+    return function is vars(sys.modules["fusegrad"]).get("is_tensor")
+
+
 def is_door(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call is one of a tensor's `item`, which gives its one element to Python, or of its `numpy` or
     `__array__`, which lend its memory.
@@ -268,36 +311,12 @@ def is_door(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bo
     return not kwargs and function.__func__ in (vars(tensor)["item"], vars(tensor)["__array__"])
 
 
-_CARRIERS = (
-    "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "lerp", "addcmul", "addcdiv",
-    "clamp", "clip", "clamp_min", "clamp_max", "hardshrink", "leaky_relu", "threshold", "where",
-)  # fmt: skip
-# By name they hand floats on as they are: of a whole number it is looked whether it is 1.
-_CARRIED = frozenset({"alpha", "value", "weight", "min", "max", "lambd", "negative_slope", "threshold"})
-
-
-@functools.cache
-def _carriers() -> frozenset[Any]:
-    """The functions, and methods of tensors, that hand a number to an op as it is."""
-    places = [sys.modules.get(name) for name in ("fusegrad", "fusegrad.nn.functional")]
-    names = [form for name in _CARRIERS for form in (name, f"{name}_")]
-    return frozenset({getattr(owner, name, None) for owner in (tensor_class(), *places) for name in names})
-
-
-def carries_numbers(function: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a function of the engine hands the numbers that it is given to an op, and does not look."""
-    function = function.__func__ if isinstance(function, MethodType) else function
-    if not isinstance(function, FunctionType) or function not in _carriers():
-        return False
-    return _CARRIED.issuperset(kwargs) and all(type(x) in (float, type(None)) for x in kwargs.values())
-
-
 def is_transform(function: Any) -> bool:
     """Whether a trusted function is a transform of a user's function, or makes one, as `value_and_grad`."""
     if not isinstance(function, FunctionType):
         return False
     module = function.__globals__.get("__name__")
-    return module == _TRANSFORMS or (module == _CHECKPOINTS and function.__name__ == "checkpoint")
+    return module in _TRANSFORMS or (module == _CHECKPOINTS and function.__name__ == "checkpoint")
 
 
 def makes_transform(function: Any) -> bool:
@@ -316,9 +335,9 @@ def is_optimizer(value: Any) -> bool:
     return is_optimizers(home(type(value)))
 
 
-def is_parameter_group(value: Any) -> bool:
-    """Whether the value is a dict of one of our optimizers' parameters and options."""
-    return issubclass(type(value), dict) and is_optimizers(home(type(value)))
+def is_group_class(kind: type) -> bool:
+    """Whether a class is that of the dicts of an optimizer's parameters and options."""
+    return issubclass(kind, dict) and is_optimizers(home(kind))
 
 
 def is_schedule(value: Any) -> bool:
@@ -450,32 +469,30 @@ def is_tuple_of_ours(kind: type) -> bool:
     return issubclass(kind, tuple) and home(kind) is not None
 
 
-def has_plain_metaclass(kind: type) -> bool:
-    """Whether calling and comparing the class runs no code of a metaclass."""
-    return type(kind) is type or (type(kind) is abc.ABCMeta)
-
-
-def has_plain_instance_check(kind: Any) -> bool:
-    """Whether ``isinstance(x, kind)`` depends on the type of ``x`` alone."""
-    if type(kind) is type or isinstance(kind, enum.EnumMeta):
-        return True
-    if isinstance(kind, type) and type(kind) is abc.ABCMeta:
-        return kind.__module__ in ("collections.abc", "numbers") or home(kind) == "fusegrad.eager.nn.module"
-    return type(kind) is types.UnionType and all(has_plain_instance_check(k) for k in kind.__args__)
-
-
 def is_known_context(manager: Any) -> bool:
     """Whether entering and leaving the context manager is the recorder's business."""
     return is_trusted_object(manager) or type(manager) is contextlib.nullcontext
 
 
-def is_outside_world(module: Any) -> bool:
-    """Whether a Python module belongs to the standard library or NumPy, which are not followed."""
+def is_outside_world(function: FunctionType) -> bool:
+    """Whether a function is of what is not followed: NumPy, and most of the standard library."""
+    module = function.__globals__.get("__name__")
     top = module.partition(".")[0] if isinstance(module, str) else ""
-    return top in _NOT_FOLLOWED
+    return top in _NOT_FOLLOWED and function.__name__ not in _FOLLOWED_OF.get(module, ())
 
 
-_NOT_FOLLOWED = (frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "jax"}) - {"__main__"}
+# Modules whose Python only handles the objects that it is given; what they do beside is seen there.
+_FOLLOWED = _words(
+    "__main__ collections _collections_abc contextlib dataclasses functools operator types typing"
+)
+_NOT_FOLLOWED = (frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "jax"}) - _FOLLOWED
+# Of others: methods of loggers, which ask first whether anybody wants to hear of it, and questions of kinds.
+_FOLLOWED_OF: dict[Any, frozenset[str]] = {
+    "os": _words("getenv"),
+    "logging": _words("debug info warning error critical log"),
+    "inspect": _words("isfunction ismethod isclass isbuiltin isroutine ismodule getmro"),
+    "enum": _words("__getitem__ __iter__ __len__ __contains__ __reversed__"),
+}
 
 
 def is_builtin_new(new: Any) -> bool:

@@ -16,11 +16,13 @@ for that.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType, NoneType
 from typing import Any
 
 from fusegrad.eager.core.handlers import handler_raised
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.conditions import (
     Attribute,
     Called,
@@ -38,7 +40,7 @@ from fusegrad.tracer.observe.conditions import (
     Part,
     Place,
 )
-from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, lookup
+from fusegrad.tracer.observe.lookup import MISSING, Found, container_class, flat_contents, lookup
 from fusegrad.tracer.observe.values import Expected, Strong, hold, plain_key, text_of
 from fusegrad.tracer.twin.sites import NOWHERE, Site
 
@@ -317,13 +319,16 @@ class ItemRead(Read):
 
     def __init__(self, owner: Any, key: Any, value: Any, site: Site):
         self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
-        self.item, self.expected = key, Expected(value)
+        # A tensor that is a key would otherwise live as long as the read.
+        self.item = weakref.ref(key) if isinstance(key, Tensor) else key
+        self.expected = Expected(value)
 
     def place(self) -> Place:
-        return Item(Held(self.owner), self.item)
+        return Item(Held(self.owner), Held(self.item) if type(self.item) is weakref.ref else self.item)
 
     def subject(self) -> str:
-        return f"item [{text_of(self.item)}] of a {self.type_name}"
+        key = self.item() if type(self.item) is weakref.ref else self.item
+        return f"item [{text_of(key)}] of a {self.type_name}"
 
 
 class LengthRead(Read):
@@ -334,13 +339,14 @@ class LengthRead(Read):
 
     def __init__(self, owner: Any, site: Site):
         self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
-        self.expected = Expected(len(owner))
+        self.expected = Expected(container_class(type(owner)).__len__(owner))
 
     def conditions(self) -> Iterable[Condition]:
         return (Counts(Held(self.owner), self.expected.reference()),)
 
     def _now(self) -> str:
-        return str(len(Held(self.owner).find()))
+        owner = Held(self.owner).find()
+        return str(container_class(type(owner)).__len__(owner))
 
     def subject(self) -> str:
         return f"the length of a {self.type_name}"
@@ -372,6 +378,44 @@ class ContentsRead(Read):
 
     def _now(self) -> str:
         return _items_text([text_of(value) for value in self.place().find()])
+
+
+class SubclassesRead(ContentsRead):
+    """The classes that derive from a class, those that are gone left out."""
+
+    __slots__ = ()
+
+    def __init__(self, owner: type, site: Site):
+        super().__init__(owner, site, type.__subclasses__(owner))
+
+    def place(self) -> Place:
+        return Called(type.__subclasses__, Held(self.owner))
+
+    def subject(self) -> str:
+        return f"the subclasses of {self.type_name}"
+
+
+class IdentityRead(Read):
+    """That a plain value is the very object that was found, and not only an equal one."""
+
+    __slots__ = ("found", "value")
+    kind = "identity"
+
+    def __init__(self, found: Place, value: Any, site: Site):
+        self.site, self.found, self.value = site, found, value
+        self.expected = _ABSENT
+
+    def place(self) -> Place:
+        return self.found
+
+    def conditions(self) -> Iterable[Condition]:
+        return (Is(self.found, self.value),)
+
+    def subject(self) -> str:
+        return f"the identity of {text_of(self.value)}"
+
+    def was(self) -> str:
+        return "the same"
 
 
 def _items_text(items: list[str]) -> str:
@@ -427,6 +471,11 @@ class Effects:
         """Note that the run does what no round does that is left out, in words that go on from "it "."""
         self.deeds += 1
         self.deed = what, site
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the run is open, and another one would be, too."""
+        return any(effect.kind != "once" for effect in self.effects)
 
     @property
     def did(self) -> str:

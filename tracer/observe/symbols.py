@@ -1,4 +1,5 @@
 """Symbols: Python numbers that are others at each call, as `step(x, lr)` gets them, and what is made of them.
+NumPy's arrays, which anybody may write, stand for symbols as well (`arrays/known.py`).
 
 A run computes with numbers of Python as ever; each that is followed (`numbers.py`) stands for a symbol, which
 says how a replay comes by the number that it needs in its place: it finds it where the run found it, or calls
@@ -54,6 +55,10 @@ class Symbol:
     kind: type
     late: bool
 
+    def find(self, leaves: Sequence[Any]) -> Any:
+        """The number now, of a call whose arguments have these leaves. Raises what finding it raises."""
+        raise NotImplementedError
+
 
 class Given(Symbol):
     """A number that is found in a place: a leaf of the call's arguments, by its number, or a place outside.
@@ -66,8 +71,23 @@ class Given(Symbol):
     def __init__(self, key: Any, place: int | Place, kind: type, words: str) -> None:
         self.key, self.place, self.kind, self.words, self.late = key, place, kind, words, False
 
+    def find(self, leaves: Sequence[Any]) -> Any:
+        return leaves[self.place] if isinstance(self.place, int) else self.place.find()
+
     def __str__(self) -> str:
         return self.words
+
+
+class Asked(Given):
+    """What somebody outside has answered (`world/ahead.py`): another number at each call, of which a replay
+    may ask how a comparison comes out, but not that it is what it was.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, key: Any, asked: Any, kind: type, words: str) -> None:
+        """asked: its `find` asks; it is no place, which could be looked at twice."""
+        super().__init__(key, asked, kind, words)
 
 
 class Holding(Symbol):
@@ -91,6 +111,9 @@ class Computed(Symbol):
         self.function, self.operands, self.kind = function, operands, kind
         self.late = any(isinstance(x, Symbol) and x.late for x in operands)
 
+    def find(self, leaves: Sequence[Any]) -> Any:
+        return self.function(*[x.find(leaves) if isinstance(x, Symbol) else x for x in self.operands])
+
     @property
     def has_one_kind(self) -> bool:
         """Whether the number is of its class whatever the operands are, if those are of theirs."""
@@ -101,7 +124,8 @@ class Computed(Symbol):
 
     def __str__(self) -> str:
         given = ", ".join(str(x) if isinstance(x, Symbol) else repr(x) for x in self.operands)
-        return f"{getattr(self.function, '__name__', 'call')}({given})"
+        words = getattr(self.function, "words", None)  # of functions of ours, which people do not know
+        return words.format(given) if words else f"{getattr(self.function, '__name__', 'call')}({given})"
 
 
 def parts(symbols: Iterable[Symbol]) -> list[Symbol]:
@@ -115,6 +139,12 @@ def parts(symbols: Iterable[Symbol]) -> list[Symbol]:
             operands = symbol.operands if isinstance(symbol, Computed) else ()
             pending += [x for x in operands if isinstance(x, Symbol)]
     return [*found]
+
+
+def never_comes_again(symbol: Symbol, found: Any) -> bool:
+    """Whether what was found of a symbol follows from a float that somebody outside has answered."""
+    asked = (x for x in parts((symbol,)) if isinstance(x, Asked))
+    return type(found) is not bool and any(x.kind is float for x in asked)
 
 
 def places(symbols: Iterable[Symbol]) -> list[Given]:
@@ -200,6 +230,10 @@ class Scalar(Host):
     def key(self) -> Any:
         return ("scalar", id(self.symbol))
 
+    def found(self, leaves: Sequence[Any]) -> np.ndarray:
+        """The number now, of a call whose arguments have these leaves."""
+        return np.array(self.symbol.find(leaves), self.dtype)
+
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the input."""
@@ -207,8 +241,14 @@ class Scalar(Host):
         return dtype
 
 
+ANYTHING = object()  # an outcome that is right whatever it is
+
+
 class Outcome(Host):
-    """That a number, or a comparison of numbers, comes out as it did; it gives nothing to the graph."""
+    """That a number, or a comparison of numbers, comes out as it did; it gives nothing to the graph.
+
+    expected: ANYTHING for what only must have no error, as `1 / x`, of which nothing else may have come.
+    """
 
     value = None  # type: ignore[assignment]
 
@@ -216,11 +256,16 @@ class Outcome(Host):
         self.symbol, self.expected, self.site = symbol, expected, site
 
     def key(self) -> Any:
-        return ("outcome", id(self.symbol), plain_key(self.expected))
+        expected = self.expected
+        return ("outcome", id(self.symbol), expected if expected is ANYTHING else plain_key(expected))
+
+    def comes_again(self, leaves: Sequence[Any]) -> bool:
+        return self.matches(self.symbol.find(leaves))
 
     def matches(self, found: Any) -> bool:
         """Whether what was found is what was expected, to the bit."""
-        return found is self.expected or plain_key(found) == plain_key(self.expected)
+        expected = self.expected
+        return expected is ANYTHING or found is expected or plain_key(found) == plain_key(expected)
 
     def subject(self) -> str:
         """What is looked at, in words."""
@@ -228,4 +273,6 @@ class Outcome(Host):
 
     def was(self) -> str:
         """What came out, in words."""
+        if self.expected is ANYTHING or hasattr(getattr(self.symbol, "function", None), "words"):
+            return "as captured"
         return text_of(self.expected)

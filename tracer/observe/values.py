@@ -12,7 +12,8 @@ import struct
 import weakref
 from collections import deque
 from collections.abc import Callable
-from types import EllipsisType, FunctionType, NoneType, NotImplementedType
+from contextlib import _GeneratorContextManager
+from types import EllipsisType, FunctionType, GeneratorType, MethodType, NoneType, NotImplementedType
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,13 @@ def is_plain(value: Any) -> bool:
     return False
 
 
+def texts_of(value: Any) -> list[str]:
+    """The texts in a plain value."""
+    if type(value) is tuple:
+        return [text for item in value for text in texts_of(item)]
+    return [value] if type(value) is str else []
+
+
 class Strong:
     """Stands in for a weak reference to what cannot be weakly referenced (lists, dicts, tuples)."""
 
@@ -91,6 +99,22 @@ def hold(value: Any) -> Callable[[], Any]:
         return weakref.ref(value)
     except TypeError:
         return Strong(value)
+
+
+def ends_late(value: Any) -> bool:
+    """Whether letting go of an object may run code: of a generator, or of a context manager that is one."""
+    owner = value.__self__ if type(value) is MethodType else value
+    return type(owner) in (GeneratorType, _GeneratorContextManager)
+
+
+def kept(value: Any, *tables: dict[int, Any]) -> Any:
+    """What a run keeps of an object, so that the id stays its own by which these tables have it: it, or a
+    reference to one that runs code as it dies, and then leaves the tables.
+    """
+    if not ends_late(value):
+        return value
+    key = id(value)
+    return weakref.ref(value, lambda _: [table.pop(key, None) for table in tables])
 
 
 def name_of(kind: type) -> str:

@@ -7,7 +7,7 @@ somebody looks at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.core.errors import user_location
@@ -34,6 +34,7 @@ class Doors:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._sizes: dict[Hashable, int] = {}
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         """A value of a tensor leaves."""
@@ -72,6 +73,21 @@ class Doors:
         else:
             later.settle()  # the op is about to raise, at its own line
         return True
+
+    def size(self, tensor: Tensor, asked: Hashable, count: Callable[[], Tensor]) -> int:
+        """The size of a result that the values of a tensor decide, which a replay must find again.
+
+        asked: tells the sizes apart that one tensor decides. Each is asked for once.
+        """
+        recorder = self._recorder
+        recorder.later.reach(tensor)
+        value = recorder.value_of(tensor)
+        if (value, asked) not in self._sizes:
+            counted = recorder.later.at_once(count)
+            if value not in recorder.constants:
+                self.guard(counted, "branch")
+            self._sizes[value, asked] = int(counted.array)
+        return self._sizes[value, asked]
 
     def _opening(self, tensor: Tensor, door: str) -> Callable[[], Any]:
         """What notes that values have left here which no replay has."""

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fusegrad.eager.autograd.engine import reachable
-from fusegrad.eager.autograd.hooks import has_hooks
+from fusegrad.eager.autograd.hooks import has_hooks, has_own_hooks, is_averaged
 from fusegrad.eager.autograd.node import Node, next_sequence
+from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.record.exchanges import Exchanges
 
 if TYPE_CHECKING:
     from fusegrad.tracer.record.memory import Known
@@ -31,21 +33,27 @@ class Callbacks(Protocol):
     def hook(self, hook: Callable[..., Any]) -> Callable[..., Any] | None:
         """A hook on a gradient."""
 
+    def deeds(self) -> int:
+        """How often the observed code has changed something that a replay changes, too, or cannot change."""
+
 
 class GraphChanges:
     """Those of one run.
 
-    unsure_leaves: whether the run has made leaves in memory that is on the graph besides. turned: the tensors
+    unsure_leaves: whether the run has made leaves in memory that is on the graph besides. detached: whether
+    it has taken what it made off the graph, which the recorded ops do not say. turned: the tensors
     from outside that were made to require gradients or not to, by id, with whether they did at first.
-    callbacks: observes the user's code that is called; None where nobody observes.
+    callbacks: observes the user's code that is called; None where nobody observes. with_ranks: what is
+    exchanged with other ranks.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._first_node = next_sequence()
-        self.unsure_leaves = False
+        self.unsure_leaves = self.detached = False
         self.turned: dict[int, tuple[Tensor, bool]] = {}
         self.callbacks: Callbacks | None = None
+        self.with_ranks = Exchanges(recorder)
         self._writes: list[tuple[Known, Any, int]] = []  # the root, what counts its writes, and when
 
     def backward(self, roots: Sequence[Tensor]) -> None:
@@ -58,27 +66,39 @@ class GraphChanges:
         for leaf in leaves:
             if not recorder.is_made(leaf):
                 recorder.derived.setdefault(id(leaf), recorder.place_of(leaf))
-                if has_hooks(leaf):
+                if has_own_hooks(leaf) or (is_averaged(leaf) and not self.with_ranks.averages):
                     recorder.effect("runs hooks in backward")
 
     def is_own(self, tensor: Tensor) -> bool:
         """Whether the run has made the tensor, and the op that it comes of."""
-        if tensor.grad_fn is None:
+        if tensor.grad_fn is None or self._recorder.is_made(tensor):
             return self._recorder.is_made(tensor)
-        return tensor.grad_fn.sequence > self._first_node
+        # A view finds its node when it is asked for: what it is a view of says when that was written.
+        node = base_of(tensor).grad_fn
+        return node is not None and node.sequence > self._first_node
 
     def requires_grad_changes(self, tensor: Tensor) -> None:
         """What the run has made may become a leaf, from which nothing leads outside; what was there before
         must be in the end what it was.
         """
         recorder = self._recorder
-        if not recorder.is_made(tensor):
+        if tensor.grad_fn is not None:
+            self._detaches(tensor)
+        elif not recorder.is_made(tensor):
             recorder.later.settle()
             if not recorder.has_own_value(tensor):
                 recorder.effect("changes requires_grad")
             self.turned.setdefault(id(tensor), (tensor, tensor.needs_grad))
-        elif tensor.grad_fn is None and not tensor.needs_grad:
+        elif not tensor.needs_grad:
             self.unsure_leaves = not recorder.memory.makes_leaf(tensor.array) or self.unsure_leaves
+
+    def _detaches(self, tensor: Tensor) -> None:
+        """A tensor is taken off the graph: a backward of the run is recorded as it goes."""
+        self._recorder.later.settle()
+        if self._recorder.is_made(tensor):
+            self.detached = True
+        else:
+            self._recorder.effect("takes a tensor off the graph in place")
 
     def wrote(self, root: Known, target: Tensor) -> None:
         """The memory of a tensor was written."""
@@ -104,6 +124,7 @@ class GraphChanges:
 
     def finish(self) -> None:
         """The run is over."""
+        self.with_ranks.finish()
         if any(tensor.needs_grad is not first for tensor, first in self.turned.values()):
             self._recorder.effect("changes requires_grad")
 
@@ -111,8 +132,12 @@ class GraphChanges:
         """Why the run cannot be replayed if there are `results` that can be derived."""
         if results and self.unsure_leaves:
             yield "gives a result that can be derived by tensors that the run has made"
+        if results and self.detached:
+            yield "takes a tensor off the graph in place, and gives a result that can be derived"
         if results and any(host.value in self._recorder.tracked for host, _ in self._recorder.hosts):
             yield "gives a result that can be derived by a .grad that was there before"
+        if results and self.with_ranks.made:
+            yield "exchanges tensors with other ranks, and gives a result that can be derived"
         if results and self.turned:
             yield "changes requires_grad, and gives a result that can be derived"
 

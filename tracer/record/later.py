@@ -23,13 +23,12 @@ from fusegrad.eager.autograd import anomaly
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import user_location
-from fusegrad.eager.core.families import View, layout_of
-from fusegrad.eager.core.memory_order import Order, strides_of
-from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, evaluate, wrap
-from fusegrad.eager.core.stand_in import StandIn, stand_in
+from fusegrad.eager.core.op import Op, Params, evaluate, wrap
+from fusegrad.eager.core.stand_in import StandIn, Waits, putting_off, stand_in
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.interpreter import holders
+from fusegrad.eager.ops.foretelling import foretell
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.record.memory import Memory
 from fusegrad.tracer.record.references import others
@@ -40,22 +39,6 @@ LARGE = 2**18
 _FAMILIES = frozenset(
     {"elementwise", "reduction", "contraction", "composite", "view", "opaque", "rolled", "creation"}
 )
-
-
-_WIDEST = 2**63 - 1
-# Whose results NumPy lays out in ways of its own, though they are in row-major order.
-_LAID_BY_NUMPY = frozenset({"mode", "resample"})
-
-
-def _is_laid_by_numpy(op: Op, type_: TensorType, order: Order) -> bool:
-    """Whether NumPy has strides of its own for a result, along dimensions of one element or of none."""
-    own = order is not None or op.name in _LAID_BY_NUMPY
-    return (own and 1 in type_.shape) or (op.family == "opaque" and 0 in type_.shape)
-
-
-def _stand_in(type_: TensorType, order: Order) -> StandIn:
-    shape, dtype = type_
-    return stand_in(shape, dtype, None if order is None else strides_of(shape, order, dtype.itemsize))
 
 
 def never_fit(op: Op, args: Sequence[Any], params: Params) -> bool:
@@ -74,9 +57,9 @@ class _Waiting(NamedTuple):
     params: Params
     made: tuple[StandIn, ...]
 
-    def sources(self) -> list[StandIn]:
-        """The stand-ins that it reads."""
-        return [a for a in self.args if type(a) is StandIn]
+    def sources(self) -> list[np.ndarray]:
+        """The arrays that it reads, stand-ins among them."""
+        return [a for a in self.args if isinstance(a, np.ndarray)]
 
 
 class _Write(NamedTuple):
@@ -90,9 +73,9 @@ class _Write(NamedTuple):
     def made(self) -> tuple[StandIn]:
         return (self.target,)
 
-    def sources(self) -> list[StandIn]:
-        """The stand-ins that it reads."""
-        return [self.value] if type(self.value) is StandIn else []
+    def sources(self) -> list[np.ndarray]:
+        """The arrays that it reads, stand-ins among them."""
+        return [self.value]
 
 
 class _Repeat(NamedTuple):
@@ -106,9 +89,9 @@ class _Repeat(NamedTuple):
     others: tuple[np.ndarray, ...]
     params: Params
 
-    def sources(self) -> list[StandIn]:
-        """The stand-ins that it reads."""
-        return [a for a in (*self.made, *self.others) if type(a) is StandIn]
+    def sources(self) -> list[np.ndarray]:
+        """The arrays that it reads, stand-ins among them."""
+        return [*self.made, *self.others]
 
 
 class _Put(NamedTuple):
@@ -117,12 +100,12 @@ class _Put(NamedTuple):
     values: np.ndarray
     made: tuple[StandIn]
 
-    def sources(self) -> list[StandIn]:
-        """The stand-ins that it reads."""
+    def sources(self) -> list[np.ndarray]:
+        """The arrays that it reads, stand-ins among them."""
         return []
 
 
-class Later:
+class Later(Waits):
     """The ops of one run that wait.
 
     memory: told which array has taken the place of a stand-in. on: whether any op may wait. whatever_size:
@@ -131,6 +114,7 @@ class Later:
     """
 
     def __init__(self, memory: Memory, on: bool) -> None:
+        super().__init__()
         self._memory, self._on = memory, on
         self._paused = False
         self.whatever_size = self.writes_rows = False
@@ -148,9 +132,10 @@ class Later:
 
     def run(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         """What the op gives: evaluated, or without values."""
-        made = self.foretold(op, args, params) if self._on and not self._paused else None
-        if made is not None:
-            return self._put_off(op, args, params, made)
+        with self.lock:
+            made = self.foretold(op, args, params) if self._on and not self._paused else None
+            if made is not None:
+                return self._put_off(op, args, params, made)
         if self._waiting:
             if any(isinstance(a, Tensor) and self._stands(a.array) for a in args):
                 self.settle(_why_at_once(op))
@@ -159,7 +144,7 @@ class Later:
 
     def reach(self, tensor: Tensor) -> None:
         """Somebody is going to read the values of `tensor`."""
-        if self._stands(tensor.array):
+        if self.has_waiting(tensor):
             self.settle()
         self.meets((tensor,))
 
@@ -179,6 +164,13 @@ class Later:
     def has_waiting(self, tensor: Tensor) -> bool:
         """Whether the tensor is one of those that wait."""
         return self._stands(tensor.array)
+
+    def reads(self, array: np.ndarray) -> bool:
+        return any(np.may_share_memory(array, a) for w in self._waiting for a in w.sources())
+
+    def _wait(self, waiting: _Waiting | _Write | _Repeat | _Put) -> None:
+        self._waiting.append(waiting)
+        putting_off.add(self)
 
     def sharing(self, array: StandIn) -> list[Tensor]:
         """The tensors that have the memory of a stand-in."""
@@ -211,12 +203,13 @@ class Later:
 
     def write(self, target: Tensor, index: Any, value: Tensor) -> bool:
         """Have a write into a tensor wait; False where it does not."""
-        self.meets((target, value))
-        array = target.array
-        if not self._stands(array):
-            return False
-        self._waiting.append(_Write(array, index, _for_later(value.array)))
-        return True
+        with self.lock:
+            self.meets((target, value))
+            array = target.array
+            if not self._stands(array):
+                return False
+            self._wait(_Write(array, index, _for_later(value.array)))
+            return True
 
     def goes_on(self, target: Tensor, keeps_nothing: bool, outside: bool) -> bool:
         """Whether ops may go on waiting where a tensor is about to be written: the write waits as well, or
@@ -241,10 +234,11 @@ class Later:
         if not self.on or not alone or type(tensor) is not Tensor or seen:
             return False
         made = stand_in(array.shape, array.dtype, array.strides)
-        self._holders[id(made)] = [weakref.ref(tensor)]
-        self._waiting.append(_Put(array, (made,)))
-        tensor.array = made
-        self._memory.replace(array, made)
+        with self.lock:
+            self._holders[id(made)] = [weakref.ref(tensor)]
+            self._wait(_Put(array, (made,)))
+            tensor.array = made
+            self._memory.replace(array, made)
         return True
 
     @property
@@ -256,11 +250,12 @@ class Later:
         self, op: Op, carried: Sequence[np.ndarray], others: Sequence[np.ndarray], params: Params
     ) -> bool:
         """Have rounds of a loop wait that change what is `carried`; False where that has values already."""
-        made = [a for a in carried if self._stands(a)]
-        if len(made) < len(carried):
-            return False
-        self._waiting.append(_Repeat(op, tuple(made), tuple(map(_for_later, others)), params))
-        return True
+        with self.lock:
+            made = [a for a in carried if self._stands(a)]
+            if len(made) < len(carried):
+                return False
+            self._wait(_Repeat(op, tuple(made), tuple(map(_for_later, others)), params))
+            return True
 
     def at_once(self, function: Callable[[], Any]) -> Any:
         """What `function` gives, nothing of it put off."""
@@ -293,29 +288,18 @@ class Later:
             return None
         if any(shared.is_exposed(a) and a.size >= LARGE for a in arrays):
             return None  # NumPy code may write it without a word, and a copy takes long
-        if op.view and isinstance(op, View):
-            array = arrays[0].view(np.ndarray)
-            if op.layout(layout_of(array), **params) is not None:
-                return op.evaluate((wrap(array),), params).view(StandIn)
-        if any(type(a) is int and abs(a) > _WIDEST for a in (*args, *params.values())):
-            return None  # no dtype may hold it
-        try:
-            given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
-            inferred = op.infer(given, params)
-            types = inferred if type(inferred) is tuple else (inferred,)
-            if any(t.dtype.kind in op.refuses for t in types) and not self.is_fit(op, args, params):
+        if op is SELECT_AT:
+            if not arrays[0].size:
                 return None
-            if op is SELECT_AT:
-                # Which part it is of that memory, nobody knows yet.
-                first = arrays[0].view(np.ndarray)[(slice(None),) * params["dim"] + (0, ...)]
-                return first.view(StandIn)
-            orders = op.orders([t.shape for t in types], args, params)
-            if any(_is_laid_by_numpy(op, *given) for given in zip(types, orders, strict=True)):
-                return None
-            made = tuple([_stand_in(t, order) for t, order in zip(types, orders, strict=True)])
-            return made if type(inferred) is tuple else made[0]
-        except EXPLAINED:
-            return None  # eager says why
+            # Which part it is of that memory, nobody knows yet.
+            first = arrays[0].view(np.ndarray)[(slice(None),) * params["dim"] + (0, ...)]
+            made: Any = first.view(StandIn)
+        else:
+            made = foretell(op, args, params)
+        results = made if type(made) is tuple else () if made is None else (made,)
+        if any(m.dtype.kind in op.refuses for m in results) and not self.is_fit(op, args, params):
+            return None
+        return made
 
     def _put_off(self, op: Op, args: tuple[Any, ...], params: Params, made: Any) -> Any:
         result = evaluate(op, args, params, made)
@@ -323,12 +307,12 @@ class Later:
         arrays = tuple([tensor.array for tensor in outputs])
         self._holders.update((id(array), []) for array in arrays)
         # A node keeps outputs in tensors of their own.
-        kept = [t for o in outputs if o.grad_fn is not None for t in o.grad_fn.outputs or ()]
+        kept = [t for o in outputs if o.grad_fn is not None for t in o.grad_fn.outputs or () if t is not None]
         for tensor in (*outputs, *kept, *(a for a in args if isinstance(a, Tensor))):
             if self._stands(tensor.array):
                 self._holders[id(tensor.array)].append(weakref.ref(tensor))
         operands = tuple([_for_later(a.array) if isinstance(a, Tensor) else a for a in args])
-        self._waiting.append(_Waiting(op, operands, dict(params), arrays))
+        self._wait(_Waiting(op, operands, dict(params), arrays))
         return result
 
     # Computing what waits.
@@ -344,9 +328,12 @@ class Later:
 
         If that fails, tensors lose their stand-ins: nobody must take those for values.
         """
-        if not self._waiting:
-            return
-        needed = self._needed()
+        with self.lock:
+            if self._waiting:
+                self._compute_needed(self._needed())
+
+    def _compute_needed(self, needed: list[bool]) -> None:
+        """Evaluate those of what waits that are needed; from the last one on."""
         interpreter, state.interpreter = state.interpreter, None
         try:
             while self._waiting:
@@ -355,6 +342,7 @@ class Later:
                     self._compute(waiting)
         finally:
             state.interpreter = interpreter
+            putting_off.discard(self)
             self._waiting.clear()
             for holders in self._holders.values():
                 for tensor in alive(holders):
@@ -428,6 +416,6 @@ def alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
     return [tensor for reference in holders if (tensor := reference()) is not None]
 
 
-def _memory(array: StandIn) -> int:
-    """A number for the memory of a stand-in, which its views share."""
+def _memory(array: np.ndarray) -> int:
+    """A number for the memory of an array, which its views share."""
     return id(shared.owner(array))

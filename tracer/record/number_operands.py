@@ -10,14 +10,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager.core.families import Elementwise
-
-# Whose expressions and gradients ask nothing about their numbers but whether one is 1, and do the same then.
-TAKES_OPERANDS = frozenset({"addcdiv", "addcmul", "clamp", "hardshrink", "leaky_relu", "threshold"})
+from fusegrad.eager.core.families import Composite, Elementwise
+from fusegrad.eager.core.op import Op
 
 
 @functools.cache
-def by_operands(op: Elementwise, names: tuple[str, ...]) -> Elementwise:
+def by_operands(op: Elementwise | Composite, names: tuple[str, ...]) -> Op:
     """The op with these parameters as further operands, without a gradient.
 
     >>> from fusegrad.eager.core.op import REGISTRY
@@ -26,22 +24,21 @@ def by_operands(op: Elementwise, names: tuple[str, ...]) -> Elementwise:
     """
     own = len(op.arguments)
 
-    def with_numbers(function: Callable[..., Any], first: int) -> Callable[..., Any]:
+    def with_numbers(function: Any, first: int = own) -> Callable[..., Any]:
         def taking(*operands: Any, **params: Any) -> Any:
             numbers = dict(zip(names, operands[first:], strict=True))
             return function(*operands[:first], **numbers, **params)
 
         return taking
 
-    assert callable(op.scalar)
+    name, arguments = f"{op.name}_by_{'_'.join(names)}", " ".join((*op.arguments, *names))
     rules = dict(zip(op.arguments, op.rules or (), strict=True))
+    vjp = {name: rule and rule.function for name, rule in rules.items()} | dict.fromkeys(names)
+    numpy = with_numbers(op.numpy)
+    if isinstance(op, Composite):
+        order: Any = op.order
+        return type(op)(name, arguments, with_numbers(op.decompose), numpy, vjp, op.grad_name, order)
+    scalar = with_numbers(op.scalar, own + 1)  # behind what builds the expression
     return Elementwise(
-        f"{op.name}_by_{'_'.join(names)}",
-        " ".join((*op.arguments, *names)),
-        with_numbers(op.numpy, own),
-        op.rule_of_dtype,
-        with_numbers(op.scalar, own + 1),
-        {name: rule and rule.function for name, rule in rules.items()} | dict.fromkeys(names),
-        op.grad_name({}),
-        order=op.order,
+        name, arguments, numpy, op.rule_of_dtype, scalar, vjp, op.grad_name({}), order=op.order
     )

@@ -13,21 +13,23 @@ from typing import Any
 
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import user_location
-from fusegrad.eager.core.families import Random
-from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, explaining
+from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
-from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, array_type, identifier
-from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
+from fusegrad.tracer.ir.graph import Equation, Source, Value, array_type, identifier
+from fusegrad.tracer.observe.arrays.into_tensors import Made
+from fusegrad.tracer.observe.hosts import Gradient, GradientOf, Host, NoGradient, Place
 from fusegrad.tracer.observe.numbers import Numbers
-from fusegrad.tracer.observe.optimizer_steps import ParametersRead
+from fusegrad.tracer.observe.optimizer_steps import ParametersRead, calls_functions
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Outcome, Symbol
 from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.before import Before
+from fusegrad.tracer.record.checkpoints import Checkpoint, Checkpoints
 from fusegrad.tracer.record.constants import Constants
 from fusegrad.tracer.record.doors import Doors
+from fusegrad.tracer.record.draws import draw
 from fusegrad.tracer.record.graph_changes import GraphChanges
 from fusegrad.tracer.record.later import Later, never_fit
 from fusegrad.tracer.record.memory import Memory, Unfollowed, shares_memory
@@ -47,10 +49,9 @@ class Recorder(Interpreter):
     tracked: the values whose tensors needed gradients.
     bare: the arguments that must have no `.grad`. derived: where the leaves from outside are whose gradients
     the run has asked for, by id. steps_taken: how often the run has counted up each count of
-    an optimizer's steps, by id, and the value that it then held. noticed: what was in the memory first that
-    is written so that autograd notices, not through `.data`. after: Python code that replays run in the end.
-    since: what leaves from outside held after they were written. replaced: the tensors from outside, by id,
-    that were given other memory.
+    an optimizer's steps, by id, and the value that it then held. after: Python code that replays run in the
+    end. since: what leaves from outside held after they were written. replaced: the tensors from outside, by
+    id, that were given other memory.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id. before: what takes the run
     back, if that is asked for.
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
@@ -59,8 +60,10 @@ class Recorder(Interpreter):
     follows_positions: whether tensors are indexed by what others hold, and not by the numbers. operands,
     results: the tensors that ops were given lately, and that they gave, if somebody wants to know; nothing
     for values that came as several. name_of: gives a captured tensor its name ("" for one that it does not
-    know); reached: notes that a tensor was come by in a way that `reads` guard.
+    know); reached: notes that a tensor was come by in a way that `reads` guard; made_of: see `Bringing`.
     """
+
+    follows_numbers = True
 
     def __init__(self, puts_off: bool = False, keeps: bool = False, bound: Allowance | None = None) -> None:
         """puts_off: whether ops may wait (see `later.py`). keeps: whether the run may be taken back."""
@@ -77,26 +80,27 @@ class Recorder(Interpreter):
         self.reads: list[Read] = []
         self.after: list[weakref.WeakMethod[MethodType]] = []
         self.steps_taken: dict[int, tuple[int, Value]] = {}
-        self.noticed: set[Value] = set()
         self._versions: dict[Value, Any] = {}  # of what comes from outside
         self._taken_out: dict[Value, Value] = {}
         self._writes: dict[int, int] = {}  # by the id of what counts them, how many there were at first
         self.since: set[Value] = set()
         self.replaced: dict[int, Tensor] = {}
-        self._done: tuple[Any, ...] = ()
+        self._done: tuple[Any, ...] | None = None
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.code_first = self._leaves_waiting = False  # the latter: what is outside may have no values yet
         self.changes: list[tuple[str, str, int, str]] = []
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
+        self.made_of: Callable[[Tensor], Made | None] = lambda tensor: None
         self.memory = Memory(self.emit, self.tracked)
         self.numbers, self.scalars, self.doors = Numbers(), Scalars(self), Doors(self)
-        self.doubles = Doubles(self)
+        self.doubles, self.in_rules = Doubles(self), self.scalars.in_rules  # type: ignore[method-assign]
         self.numbers.asked = self._depends
         self.later = Later(self.memory, puts_off)
         self.ranges, self.follows_positions = Ranges(self), True
         self.later.is_fit = self.ranges.takes
         self.graph_changes, self.allowance = GraphChanges(self), bound or Allowance()
+        self.calls_again, self.with_ranks = Checkpoints(self), self.graph_changes.with_ranks
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
         self.results: list[weakref.ref[Tensor]] | None = None
         self._places, self._names, self._count = dict[int, int](), set[str](), 0
@@ -132,11 +136,18 @@ class Recorder(Interpreter):
         return value
 
     def constant(self, tensor: Tensor) -> None:
-        """`tensor` was made from Python data: the data are guarded, so its values are constant."""
+        """`tensor` was made from Python data, which are guarded: its values are constant, or come anew."""
+        made, seen = self.made_of(tensor), self.memory.find(tensor.array)
+        if made is not None:
+            if seen is None:
+                self.host(tensor, "array", *made)
+            elif seen.original not in [host.value for host, _ in self.hosts]:
+                self.effect("makes a tensor of an array that is in the memory of another one")
+            return
         known = None if tensor.needs_grad else self.constants.same(tensor.array)
         if known is None:
-            value = self._define(tensor, identifier(f"constant{len(self.constants)}", self._names))
-            self.constants.add(value, tensor.array)
+            known = self._define(tensor, identifier(f"constant{len(self.constants)}", self._names))
+            self.constants.add(known, tensor.array)
         else:
             self.memory.define(tensor.array, known)
 
@@ -173,6 +184,11 @@ class Recorder(Interpreter):
                 self._writes.setdefault(id(version), version[0])
         return value
 
+    def times_written(self, value: Value) -> int:
+        """How often a tensor from outside was written, as its version says; by what it held at first."""
+        version = self._versions.get(value)
+        return version[0] - self._writes[id(version)] if type(version) is list else 0
+
     def _fresh(self) -> str:
         name = f"v{self._count}"
         self._count += 1
@@ -184,8 +200,9 @@ class Recorder(Interpreter):
     # What the engine reports.
 
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        args, params = self.scalars.plain(args, params)
         if op.family == "random":
-            return self._draw(op, args, params)
+            return draw(self, op, args, params)
         self.later.meets(args)
         if self.allowance.is_spent(self):
             return evaluate(op, args, params)
@@ -212,19 +229,7 @@ class Recorder(Interpreter):
                 self.results.append(weakref.ref(tensor))
         self.equations.append(Equation(asked, inputs, dict(rest), tuple(made), self._source()))
         self.ranges.note(self.equations[-1])
-        return result
-
-    def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
-        """Random numbers: a replay draws them from the same generator, in the same order."""
-        depends = any(isinstance(a, Tensor) for a in args)
-        if depends and isinstance(op, Random) and op.by_ops is not None:
-            return explaining(op, args, params, op.by_ops)
-        self.later.settle()
-        result = evaluate(op, args, params)
-        if depends:
-            self.effect(f"draws random numbers that depend on a tensor ({op.name})")
-        self.change(f"draws random numbers ({op.name})")
-        self.host(result, op.name, lambda value: Draw(value, op, args, dict(params)))
+        self.calls_again.evaluated()
         return result
 
     def emit(self, op: Op, inputs: tuple[Any, ...], params: Params) -> Value:
@@ -251,6 +256,9 @@ class Recorder(Interpreter):
     def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:
         is_known = bool(within) and self.later.on and self.ranges.are_within(self.value_of(tensor), *within)
         return not is_known and self.doors.check(tensor, passed)
+
+    def decides_size(self, what: str, tensor: Tensor, asked: Any, count: Callable[[], Tensor]) -> int:
+        return self.doors.size(tensor, asked, count)
 
     def effect(self, reason: str, kind: str = "") -> None:
         self.later.settle(f"it {reason}")
@@ -325,9 +333,6 @@ class Recorder(Interpreter):
             self.effect("puts a tensor from outside on the graph by writing into it")
         if self.is_outside(base):
             self.change("writes into a tensor in place")
-            first = known.root().original
-            if target.version is self._versions.get(first):
-                self.noticed.add(first)
         value = self.value_of(result)
         try:
             if index is not None:
@@ -364,8 +369,7 @@ class Recorder(Interpreter):
         self.later.meets((tensor, value))
         ours, given = tensor.array, value.array
         alike = (ours.shape, ours.dtype, ours.strides) == (given.shape, given.dtype, given.strides)
-        ours_alone = self.is_made(tensor) and id(tensor) not in self.replaced
-        if not alike or self.is_outside(value) or ours_alone or self.before is not None:
+        if not alike or self.is_outside(value) or self.is_made(tensor) or self.before is not None:
             self.effect("replaces a tensor's data")
             return
         self.value_of(tensor)
@@ -376,9 +380,11 @@ class Recorder(Interpreter):
         self.graph_changes.requires_grad_changes(tensor)
 
     def is_made(self, tensor: Tensor) -> bool:
-        """Whether the tensor was made by this run; its memory may be that of another one from outside."""
+        """Whether the tensor was made by this run; its memory may be that of another one from outside, and
+        what is from outside may have been given memory that the run has made.
+        """
         known = self.memory.find(tensor.array)
-        return known is not None and not known.outside
+        return known is not None and not known.outside and id(tensor) not in self.replaced
 
     def has_own_value(self, tensor: Tensor) -> bool:
         """Whether a value stands for this very tensor from outside, and no other one of its memory."""
@@ -401,6 +407,9 @@ class Recorder(Interpreter):
             self.later.settle()
         self.graph_changes.backward(roots)
         return self
+
+    def checkpoints(self, args: Sequence[Any], preserves: bool) -> Checkpoint:
+        return self.calls_again.begin(args, preserves)
 
     def begins_method(self, kind: Any, name: str, context: Any) -> Callable[..., Any] | None:
         self.later.settle()
@@ -454,7 +463,7 @@ class Recorder(Interpreter):
         """Note Python code that a replay runs once everything else is done."""
         self.change("steps a learning rate schedule")
         self.after.append(weakref.WeakMethod(method))
-        self._done = self._work()
+        self._done = self._work() if calls_functions(method.__self__) else self._done
 
     def _work(self) -> tuple[Any, ...]:
         """What the run has done to the world so far, and asked of it."""
@@ -468,8 +477,8 @@ class Recorder(Interpreter):
         self.graph_changes.finish()
         if self._leaves_waiting:
             self.later.settle()
-        if self.after and self._work() != self._done:
-            self.effect("steps a learning rate schedule before the parameters; step it last")
+        if self._done is not None and self._work() != self._done:
+            self.effect("steps a learning rate schedule before it is done; step it last")
 
     # Rounds of loops (see `rolling.py`).
 
@@ -477,7 +486,7 @@ class Recorder(Interpreter):
         """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""
         inputs = self.inputs, self.captured, self.constants, self.hosts, self.bare, self.derived
         world = self.gradients, self.reads, self.after, self.steps_taken, self.open_reasons, self.changes
-        return self.numbers.computed, *map(len, (*inputs, *world))
+        return self.numbers.computed, *self.calls_again.noted(), *map(len, (*inputs, *world))
 
     def replace(self, first: int, op: Op, inputs: tuple[Any, ...], params: Params) -> tuple[Value, ...]:
         """Say all equations from the one numbered `first` on in another one; what it gives."""
@@ -485,15 +494,6 @@ class Recorder(Interpreter):
         made = tuple([Value(self._fresh(), type_) for type_ in op.infer([v.type for v in inputs], params)])
         self.equations[first:] = [Equation(op, inputs, params, made, source)]
         return made
-
-    def without_guards(self, first: int) -> None:
-        """Take the guards out of the equations from the one numbered `first` on: an op tests the same."""
-        rest = self.equations[first:]
-        for place, (host, number) in enumerate(self.hosts):
-            if number > first:
-                before = sum(e.op is GUARD for e in rest[: number - first])
-                self.hosts[place] = host, number - before
-        self.equations[first:] = [e for e in rest if e.op is not GUARD]
 
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()

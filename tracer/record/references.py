@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fusegrad.eager.autograd.node import Node, PartNode
-from fusegrad.eager.autograd.views import CopySlices
+from fusegrad.eager.autograd.writes.written import CopySlices
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.interpreter import is_strange
 
@@ -34,7 +34,7 @@ def by_graph(tensors: Iterable[Tensor], since: int) -> Counter[int] | None:
             following = item.grad_fn
         elif item.sequence < since:
             continue
-        elif type(item) not in (Node, PartNode, CopySlices) or item.extra is not None:
+        elif item.own not in (Node, PartNode, CopySlices) or item.extra is not None:
             return None
         else:
             held = [*(item.inputs or ()), *(item.outputs or ()), *(target for _, target, _ in item.edges)]

@@ -20,21 +20,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.families import Elementwise
+from fusegrad.eager.core.families import Composite, Pointwise
 from fusegrad.eager.core.op import REGISTRY, Op, Params, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.lookup import MISSING
-from fusegrad.tracer.observe.numbers import Taken
+from fusegrad.tracer.observe.numbers import Taken, standing_for, stood_for
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.observe.symbols import NUMBERS, Scalar, Symbol, fresh
 from fusegrad.tracer.observe.values import plain_key
-from fusegrad.tracer.record.number_operands import TAKES_OPERANDS, by_operands
+from fusegrad.tracer.record.number_operands import by_operands
 
 if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
 
+_FULL = REGISTRY["full"]
 # Up to where floats take an integer as it is, by their bytes.
 _EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
 
@@ -43,9 +44,12 @@ def dtype_of_numbers(op: Op, args: Sequence[Any]) -> np.dtype | None:
     """The dtype in which the op computes with Python numbers among its arguments; None where they may decide
     more than values.
     """
-    if not isinstance(op, Elementwise) or op.family != "elementwise":
+    if not isinstance(op, Pointwise) and not (isinstance(op, Composite) and op.numbers_vary):
         return None
     floats = {a.array.dtype for a in args if isinstance(a, Tensor) and a.array.dtype.kind == "f"}
+    if not floats and isinstance(op, Pointwise) and any(type(a) is float for a in args):
+        promoted = op.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])
+        return promoted if promoted.kind == "f" else None
     return floats.pop() if len(floats) == 1 else None
 
 
@@ -60,11 +64,29 @@ def is_scalar(number: Any, dtype: np.dtype) -> bool:
 
 
 class Scalars:
-    """The numbers that a recorded run has computed with, each as a tensor that stands for it in the graph."""
+    """The numbers that a recorded run has computed with, each as a tensor that stands for it in the graph.
+
+    values: what stands for a number in the graph, and for no tensor: a node that keeps it keeps a number.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._tensors: dict[tuple[Symbol, np.dtype], Tensor] = {}
+        self.values: set[Value] = set()
+
+    def plain(self, args: tuple[Any, ...], params: Params) -> tuple[tuple[Any, ...], Params]:
+        """What an op is given, with numbers for what stands for them in Python code of the engine."""
+        if not self._recorder.numbers.any_followed:
+            return args, params
+        return stood_for(args), {name: stood_for(value) for name, value in params.items()}
+
+    def in_rules(self, inputs: Sequence[Any], params: Params) -> tuple[Sequence[Any], Params]:
+        """The other way round, for gradient rules: these compute with numbers, too."""
+        numbers = self._recorder.numbers
+        if not numbers.any_followed:
+            return inputs, params
+        standing = {name: standing_for(value, numbers) for name, value in params.items()}
+        return [standing_for(x, numbers) for x in inputs], standing
 
     def operands(self, op: Op, args: Sequence[Any], params: Params) -> tuple[Op, Sequence[Any], Params]:
         """What an op does with tensors for the numbers that a replay comes by anew, among its arguments and
@@ -73,18 +95,35 @@ class Scalars:
         numbers = self._recorder.numbers
         if not numbers.any_followed:
             return op, args, params
+        if op is _FULL:
+            return self._filled(params)
         dtype = dtype_of_numbers(op, args)
         found = [a if isinstance(a, Tensor) else self._operand(a, dtype) for a in args]
         given = {name: value for name, value in params.items() if numbers.has(value)}
         if given:
-            dtype = dtype if op.name in TAKES_OPERANDS else None
+            is_special = any(self._is_one_of(op.special, value) for value in given.values())
+            dtype = dtype if op.numbers_vary and not is_special else None
             operands = {name: self._operand(value, dtype) for name, value in given.items()}
             operands = {name: x for name, x in operands.items() if isinstance(x, Tensor)}
             if operands:
-                assert isinstance(op, Elementwise)
                 rest = {name: value for name, value in params.items() if name not in operands}
-                return by_operands(op, (*operands,)), [*found, *operands.values()], rest
+                other = op.numbers_vary if isinstance(op.numbers_vary, Op) else by_operands(op, (*operands,))
+                return other, [*found, *operands.values()], rest
         return op, found, params
+
+    def _is_one_of(self, special: Sequence[float], number: Any) -> bool:
+        """Whether a number is one of some; that it is none of the others is so at replays, too."""
+        standing = standing_for(number, self._recorder.numbers)
+        return any(standing == other for other in special)
+
+    def _filled(self, params: Params) -> tuple[Op, Sequence[Any], Params]:
+        """As `operands`, for a tensor full of a number: that is so many ones, times the number."""
+        dtype = params["dtype"].numpy
+        given = self._operand(params["value"], dtype if dtype.kind == "f" else None)
+        if not isinstance(given, Tensor):
+            return _FULL, (), params
+        ones = self._recorder.emit(_FULL, (), {**params, "value": 1})
+        return REGISTRY["mul"], (ones, given), {}
 
     def _operand(self, value: Any, dtype: np.dtype | None) -> Any:
         """What stands for a plain value that an op of that dtype takes; itself if it must be what it is."""
@@ -93,7 +132,7 @@ class Scalars:
         if given is None:
             numbers.look(value)
             return value
-        numbers.arrived.add(id(value))
+        self.values.add(self._recorder.value_of(given))
         return given
 
     def _given(self, number: Any, dtype: np.dtype) -> Tensor | None:
@@ -140,6 +179,18 @@ def _is_zero(a: Any) -> Tensor:
     return found
 
 
+def _rest(a: Any, b: Any) -> Tensor:
+    """`a % b` of whole numbers."""
+    found: Tensor = ops.remainder(a, b)
+    return found
+
+
+def _quotient(a: Any, b: Any) -> Tensor:
+    """`a // b` of whole numbers: what is divided then is a multiple."""
+    found: Tensor = (a - ops.remainder(a, b)) / b
+    return found
+
+
 # What does the same for tensors, to the bit, by the number of operands: the name of an op, or a function.
 _NUMBERS: dict[tuple[Any, int], Any] = {
     (operator.add, 2): operator.add, (operator.iadd, 2): operator.add,
@@ -150,13 +201,16 @@ _NUMBERS: dict[tuple[Any, int], Any] = {
     (min, 2): _least, (max, 2): _greatest,
     (float, 1): operator.pos, (int, 1): "trunc", (math.trunc, 1): "trunc", (math.floor, 1): "floor",
     (math.ceil, 1): "ceil", (round, 1): "round",
+    (operator.mod, 2): _rest, (operator.imod, 2): _rest,
+    (operator.floordiv, 2): _quotient, (operator.ifloordiv, 2): _quotient,
 }  # fmt: skip
 _OUTCOMES: dict[tuple[Any, int], Any] = {
     **{(compare, 2): compare for compare in COMPARE.values()},
     (bool, 1): _is_true, (math.isnan, 1): "isnan", (math.isinf, 1): "isinf", (math.isfinite, 1): "isfinite",
 }  # fmt: skip
 _ALL = {**_NUMBERS, **_OUTCOMES}
-_DIVISIONS = (operator.truediv, operator.itruediv)
+_OF_WHOLE = (operator.mod, operator.imod, operator.floordiv, operator.ifloordiv)
+_DIVISIONS = (operator.truediv, operator.itruediv, *_OF_WHOLE)
 # Where functions that tensors do otherwise, to the bit, have no error, and give a float.
 _DOMAINS: dict[Any, Callable[..., Any]] = {
     math.exp: lambda a: a < 709.0, math.sqrt: lambda a: a >= 0.0, math.log1p: lambda a: a > -1.0,
@@ -190,6 +244,8 @@ class Doubles:
             return MISSING
         if function in (min, max) and len({*map(type, operands)}) > 1:
             return MISSING  # which one it is decides the type
+        if function in _OF_WHOLE and {*map(type, operands)} != {int}:
+            return MISSING  # floats are rounded otherwise
         if function in (float, int) and type(operands[0]) is function:
             return operands[0]
         try:
@@ -323,6 +379,8 @@ class Doubles:
                 made = emit(_RESHAPE, (made,), {"shape": ()})
             if made.dtype != _FLOAT64:
                 made = emit(_CAST, (made,), {"dtype": dtypes.float64})
+            if made is value:  # which stands for a tensor, that nodes may keep as such
+                made = emit(_DETACH, (made,), {})
             found = self._tensors[value] = wrap(np.array(number, _FLOAT64))
             self._recorder.memory.define(found.array, made)
             if value.dtype.kind in "iu":

@@ -26,7 +26,7 @@ from fusegrad.eager.optim.elementwise import ElementwiseOptimizer
 from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.hosts import Host
-from fusegrad.tracer.observe.optimizer_steps import StateRead
+from fusegrad.tracer.observe.optimizer_steps import StateRead, is_stepped_by
 from fusegrad.tracer.observe.symbols import Symbol
 from fusegrad.tracer.observe.values import plain_key
 
@@ -220,6 +220,8 @@ def _leaves(value: Any) -> list[Any]:
 
 def record_step(recorder: Recorder, optimizer: Any) -> bool:
     """Take the step of an optimizer, as ops; False, with nothing done, where that cannot be."""
+    if any(is_stepped_by(optimizer, method()) for method in recorder.after):
+        recorder.effect("steps a learning rate schedule before the parameters; step it last")
     if not isinstance(optimizer, ElementwiseOptimizer) or not optimizer.traced:
         recorder.effect(f"{type(optimizer).__name__}.step() cannot be recorded")
         return False
@@ -340,6 +342,6 @@ def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) ->
             recorder.about_to_write(tensor)
             tensor.array[...] = result.array
             recorder.wrote(tensor, result)
+            count_write(tensor, spot)
         if slot == "step":
             recorder.steps_taken[id(tensor)] = numbers.ahead + 1, recorder.value_of(tensor)
-    count_write(parameter, spot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from fusegrad.tracer.twin.expressions import OPERATORS, Expressions, names_pattern, parts_for_names
-from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
+from fusegrad.tracer.twin.induction import NumberPart, NumberUse
 from fusegrad.tracer.twin.plain_loops import PlainLoop, Row, Test
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -41,13 +41,14 @@ class Assignments(Expressions):
 
     def statement_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         parts = parts_for_names(node)
-        if parts is not None:
+        rebinds = any(map(self.rebinds, node.targets))
+        if parts is not None and not rebinds:
             names = node.targets[0].elts  # type: ignore[attr-defined]
             given = [self.given_to(name, part) for name, part in zip(names, parts, strict=True)]
             value: ast.expr = self.at(node.value, ast.Tuple(elts=given, ctx=ast.Load()))
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
         value = self.stepped(node, self.given_to(node.targets[0], node.value))
-        if all(isinstance(target, ast.Name) for target in node.targets):
+        if all(isinstance(target, ast.Name) for target in node.targets) and not rebinds:
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
         if len(node.targets) == 1:
             return self.assign(node.targets[0], value)
@@ -81,6 +82,10 @@ class Assignments(Expressions):
 
     def assign(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         """Store a rewritten value into any target, with the order of evaluation that Python has."""
+        if isinstance(target, ast.Name) and self.rebinds(target):
+            is_global = target.id in self.scope.declared_global
+            hook = self.hook("store_variable", target, value, self.mangle(target.id), is_global)
+            return [self.at(target, ast.Expr(value=hook))]
         if isinstance(target, ast.Name):
             return [self.at(target, ast.Assign(targets=[target], value=value))]
         if isinstance(target, ast.Attribute):
@@ -101,8 +106,13 @@ class Assignments(Expressions):
             return self.unpack(target, value)
         return [self.at(target, ast.Expr(value=hook))]
 
+    def rebinds(self, target: ast.expr) -> bool:
+        """Whether a target has a global, or a variable of a function around the one that is rewritten."""
+        names = (n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        return not self.scope.rebound.isdisjoint(names)
+
     def unpack(self, target: ast.Tuple | ast.List, value: ast.expr) -> list[ast.stmt]:
-        pattern = names_pattern(target)
+        pattern = None if self.rebinds(target) else names_pattern(target)
         if pattern is not None:
             unpacked = self.hook("unpacked", target, value, pattern)
             return [self.at(target, ast.Assign(targets=[target], value=unpacked))]
@@ -135,6 +145,9 @@ class Assignments(Expressions):
 
     def statement_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         target, operator = node.target, OPERATORS[type(node.op)]
+        if isinstance(target, ast.Name) and self.rebinds(target):
+            before, value = self.expression(self.load(target.id, target)), self.expression(node.value)
+            return self.assign(target, self.hook("inplace", node, operator, before, value))
         if isinstance(target, ast.Name):
             old: ast.expr = self.load(target.id, target)
             value = self.expression(node.value)
@@ -188,9 +201,6 @@ class Assignments(Expressions):
             "inplace_row", node, operator, old, self.expression(node.value), owner, key, *follows
         )
         return self.hook("store_row", target, changed, owner, key, *follows)
-
-    def keep(self, name: str, value: ast.expr, origin: ast.AST) -> ast.stmt:
-        return self.at(origin, ast.Assign(targets=[self.store(name, origin)], value=value))
 
     def statement_Delete(self, node: ast.Delete) -> list[ast.stmt]:
         result: list[ast.stmt] = []

@@ -8,13 +8,16 @@ import ast
 from typing import Any
 
 from fusegrad.tracer.twin.collected_lists import Joined, joined_list
+from fusegrad.tracer.twin.matches import IsInstance
 from fusegrad.tracer.twin.scopes import Scope, comprehension_scope, function_scope
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
+from fusegrad.tracer.twin.unfailing import part
 
 Pattern = tuple[Any, ...]  # of tuples like itself; see `names_pattern`
 
 HOOKS = "__fusegrad_hooks__"
+WAITS = "_fusegrad_waits"  # a variable of functions that yield within a try or with statement
 FRAME_DEPENDENT = frozenset({"locals", "vars", "dir", "eval", "exec"})
 OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -32,6 +35,7 @@ class Expressions:
         self.scope: Scope = None  # type: ignore[assignment]
         self.temporaries = 0
         self.cleanups = 0  # try and with statements around
+        self.waits = False  # whether this function yields within one
         self.handling = False  # whether an except clause of this function is around
         self.in_iterable = 0  # a walrus is a syntax error in a comprehension's iterable
 
@@ -95,6 +99,9 @@ class Expressions:
     def store(self, name: str, origin: ast.AST) -> ast.Name:
         return self.at(origin, ast.Name(id=name, ctx=ast.Store()))
 
+    def keep(self, name: str, value: ast.expr, origin: ast.AST) -> ast.stmt:
+        return self.at(origin, ast.Assign(targets=[self.store(name, origin)], value=value))
+
     def forget(self, names: list[str], origin: ast.AST) -> list[ast.stmt]:
         targets: list[ast.expr] = [ast.Name(id=name, ctx=ast.Del()) for name in names]
         return [self.at(origin, ast.Delete(targets=targets))] if names else []
@@ -123,15 +130,17 @@ class Expressions:
     def function_in_place(self, node: ast.FunctionDef, args: ast.arguments) -> ast.FunctionDef:
         """The definition with its body rewritten, without decorators and annotations."""
         outer, self.scope = self.scope, function_scope(node, self.scope)
-        handling, self.handling = self.handling, False
+        around = self.handling, self.cleanups, self.waits
+        self.handling, self.cleanups, self.waits = False, 0, False
         body = self.statements(node.body)
-        self.handling = handling
+        head = node.body[0]
+        first = int(isinstance(head, ast.Expr) and isinstance(head.value, ast.Constant))
         entry = self.entry(node)
         if entry is not None:
-            has_docstring = isinstance(node.body[0], ast.Expr) and isinstance(
-                node.body[0].value, ast.Constant
-            )
-            body.insert(1 if has_docstring else 0, self.at(node, ast.Expr(value=entry)))
+            body.insert(first, self.at(node, ast.Expr(value=entry)))
+        if self.waits:
+            body.insert(first, self.keep(WAITS, self.at(node, ast.Constant(value=None)), node))
+        self.handling, self.cleanups, self.waits = around
         self.scope = outer
         return self.at(node, ast.FunctionDef(name=node.name, args=args, body=body, decorator_list=[]))
 
@@ -326,11 +335,18 @@ class Expressions:
         return self.at(node, ast.NamedExpr(target=node.target, value=self.expression(node.value)))
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-        return self.hook("joined", node, *self.expressions(node.values), site=False)
+        parts = [ast.Constant(part(x.value)) if isinstance(x, ast.Constant) else x for x in node.values]
+        return self.hook("joined", node, *self.expressions(parts), site=False)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         spec = "" if node.format_spec is None else self.expression(node.format_spec)
         return self.hook("formatted", node.value, self.expression(node.value), node.conversion, spec)
+
+    def visit_IsInstance(self, node: IsInstance) -> ast.expr:
+        function = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr="isinstance", ctx=ast.Load())
+        callee = self.hook("callee", node, self.at(node, function))
+        args = self.expressions([node.value, node.kind])
+        return self.at(node, ast.Call(func=callee, args=args, keywords=[]))
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set) -> ast.expr:
         if isinstance(node, ast.Tuple) and all(isinstance(e, ast.Constant) for e in node.elts):
@@ -360,16 +376,12 @@ class Expressions:
         )
 
     def visit_Yield(self, node: ast.Yield) -> ast.expr:
-        self.check_yield(node)
+        self.waits |= self.cleanups > 0
         value = None if node.value is None else self.expression(node.value)
         return self.at(node, ast.Yield(value=value))
 
-    def check_yield(self, node: ast.expr) -> None:
-        if self.cleanups:  # it would run whenever the generator is collected, perhaps after the run
-            raise Unsupported("it yields within a try or with statement", node.lineno)
-
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
-        self.check_yield(node)
+        self.waits |= self.cleanups > 0
         return self.at(node, ast.YieldFrom(value=self.hook("iterate", node, self.expression(node.value))))
 
     def _visit_comprehension(self, node: Any) -> ast.expr:

@@ -20,6 +20,7 @@ from typing import Any
 from fusegrad.eager.interpreter import rebound
 from fusegrad.tracer.twin.comprehensions import with_loops
 from fusegrad.tracer.twin.expressions import HOOKS
+from fusegrad.tracer.twin.matches import with_ifs
 from fusegrad.tracer.twin.rewrite import Rewriter
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Located, Unsupported, locate
@@ -85,7 +86,7 @@ def _rewrite(code: CodeType) -> tuple[CodeType, SiteTable]:
         raise Unsupported("it was made by a recorded run")
     located = locate(code)
     sites = SiteTable(code.co_filename, located.lines)
-    root = Rewriter(code.co_freevars, located.class_name, sites).rewrite(with_loops(located.node))
+    root = Rewriter(code.co_freevars, located.class_name, sites).rewrite(with_loops(with_ifs(located.node)))
     compiled = compile(
         _module_around(root, code.co_freevars, located),
         code.co_filename,

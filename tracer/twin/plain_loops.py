@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from fusegrad.tracer.twin.counters import changed_by_some, counts_of
+from fusegrad.tracer.twin import induction
 from fusegrad.tracer.twin.expressions import parts_for_names
-from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, called, number_part, recurrences
+from fusegrad.tracer.twin.induction import NumberPart, NumberUse, Row, Test
 from fusegrad.tracer.twin.scopes import Scope, names_stored
-from fusegrad.tracer.twin.slopes import Row, Test, row_of, test_of, with_comparison
 
 _EXPRESSIONS = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
@@ -122,10 +121,10 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
     for branch in ast.walk(loop):
         if isinstance(branch, (ast.If, ast.IfExp)):
-            branch.test = with_comparison(branch.test, targets)
+            branch.test = induction.with_comparison(branch.test, targets)
     stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
     assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
-    recurring = recurrences(loop, targets, assigned)
+    recurring = induction.recurrences(loop, targets, assigned)
     reading = _read(loop, targets, scope, assigned, recurring)
     for name in (*targets, *reading.assigned):
         if not scope.is_own(name):
@@ -158,9 +157,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
             found.used.setdefault(target, loop.lineno)
     asked = any(reading.read_once[t] or scope.is_used_elsewhere(t, loop) for t in targets)
     found.number_is_used = asked or bool(found.tests)
-    found.changing = changed_by_some(loop) & {*found.carried}
+    found.changing = induction.changed_by_some(loop) & {*found.carried}
     for name in found.carried:
-        counts = counts_of(loop, name, reading.assigned)
+        counts = induction.counts_of(loop, name, reading.assigned)
         if name not in found.changing and counts is not None and (found.is_tested or not counts):
             found.counters.append(name)
             found.counts.update(counts)
@@ -372,8 +371,8 @@ class _Reading:
         # What is behind a condition may not be read.
         sure = sure and not isinstance(node, (ast.IfExp, ast.BoolOp, ast.Compare))
         parts: list[ast.AST] = [*ast.iter_child_nodes(node)]
-        row = row_of(node, self.found.targets) if isinstance(node, ast.Subscript) else None
-        test = test_of(node, self.found.targets) if isinstance(node, ast.Compare) else None
+        row = induction.row_of(node, self.found.targets) if isinstance(node, ast.Subscript) else None
+        test = induction.test_of(node, self.found.targets) if isinstance(node, ast.Compare) else None
         if isinstance(node, ast.Subscript) and row is not None:
             self.found.rows[node] = row
             parts = [node.value, *row.offsets, *row.others]
@@ -386,7 +385,7 @@ class _Reading:
     def _number_part(self, node: ast.expr) -> NumberPart | None:
         recurring = self.found.recurring.keys()
         counters = [*self.found.targets, *recurring]
-        return number_part(node, counters, self._assigned - recurring, self.numbers)
+        return induction.number_part(node, counters, self._assigned - recurring, self.numbers)
 
     def _reads_operator(self, node: ast.BinOp, sure: bool, leaves: bool) -> bool:
         """Note what an operator reads that computes with the number of the round; whether it does."""
@@ -411,7 +410,7 @@ class _Reading:
             self._reads_number(node.operand, sure)
         elif isinstance(node, ast.Attribute):
             self._reads(node, sure)
-        elif isinstance(node, ast.Call) and called(node):
+        elif isinstance(node, ast.Call) and induction.called(node):
             self._reads(node.func, sure)
             for argument in node.args:
                 self._reads_number(argument, sure)
@@ -447,7 +446,7 @@ class _Reading:
                 self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):
                 self._reads(owner)
-                row = row_of(target, self.found.targets)
+                row = induction.row_of(target, self.found.targets)
                 if row is not None:
                     self.found.written[target] = row
                 else:

@@ -11,7 +11,7 @@ from fusegrad.tracer.twin.expressions import (
     Pattern,
     names_pattern,
 )
-from fusegrad.tracer.twin.number_parts import NumberPart
+from fusegrad.tracer.twin.induction import NumberPart
 from fusegrad.tracer.twin.plain_loops import COUNTED, NotPlain, PlainLoop, Summary, plain_loop
 from fusegrad.tracer.twin.rounds import counted, endless, rounds_to_their_end
 from fusegrad.tracer.twin.scopes import given_by
@@ -273,6 +273,25 @@ class Rewriter(Assignments):
         self.cleanups -= 1
         return [self.at(node, ast.With(items=items, body=body))]
 
+    def statement_Import(self, node: ast.Import) -> list[ast.stmt]:
+        result = []
+        for alias in node.names:
+            top, *inner = alias.name.split(".")
+            found = self.hook("imported", node, alias.name, (), 0)
+            if alias.asname is not None:
+                for name in inner:
+                    found = self.hook("taken", node, found, name)
+            result.append(self.keep(alias.asname or top, found, node))
+        return result
+
+    def statement_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
+        module, names = self.temporary(), tuple(alias.name for alias in node.names)
+        result = [self.keep(module, self.hook("imported", node, node.module or "", names, node.level), node)]
+        for alias in node.names:
+            found = self.hook("taken", node, self.load(module, node), alias.name)
+            result.append(self.keep(alias.asname or alias.name, found, node))
+        return [*result, *self.forget([module], node)]
+
     def statement_Try(self, node: ast.Try) -> list[ast.stmt]:
         if _leaves(node.finalbody):
             raise Unsupported("a finally clause returns, breaks or continues", node.finalbody[0].lineno)
@@ -323,9 +342,7 @@ class Rewriter(Assignments):
 _TOGETHER = frozenset({"enumerate", "zip", "reversed"})
 _WORDS: dict[type, str] = {
     ast.ClassDef: "a class definition",
-    ast.Import: "an import",
-    ast.ImportFrom: "an import",
-    ast.Match: "a match statement",
+    ast.Match: "a match statement whose patterns take their subject apart",
     ast.AsyncFunctionDef: "an asynchronous function",
     ast.AsyncFor: "an asynchronous loop",
     ast.AsyncWith: "an asynchronous with",

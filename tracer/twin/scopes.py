@@ -20,7 +20,8 @@ class Scope:
 
     bound: the names of its own variables. captured: names that functions within it use. collected: those of
     lists that nobody else has until they are read. uses: how often its names are read. given: the variables
-    that certainly have a value where the rewriting stands, unless they are among the `unset`.
+    that certainly have a value where the rewriting stands, unless they are among the `unset`. rebound: the
+    globals, and the variables of functions around the one that is rewritten, that it assigns to.
     """
 
     parent: Scope | None
@@ -33,6 +34,7 @@ class Scope:
     uses: Counter[str] = field(default_factory=Counter)
     given: frozenset[str] = frozenset()
     unset: frozenset[str] = frozenset()
+    rebound: frozenset[str] = frozenset()
 
     def is_local(self, name: str) -> bool:
         """Whether the name is bound here or in a scope around, up to the function that is rewritten."""
@@ -72,7 +74,9 @@ class Scope:
 
 
 def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
-    """The scope of a function or lambda. Raises Unsupported if it writes a name of an outer scope."""
+    """The scope of a function or lambda. Raises Unsupported if it binds a name of an outer scope by
+    something else than an assignment.
+    """
     arguments = node.args
     parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     first = (arguments.posonlyargs + arguments.args)[:1]
@@ -80,12 +84,12 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
     collector = _Bindings()
     for statement in [node.body] if isinstance(node, ast.Lambda) else node.body:
         collector.visit(statement)
-    for name, line in collector.nonlocals.items():
-        if parent is None or not parent.is_local(name):
-            raise Unsupported(f"it rebinds the outer variable `{name}`", line)
-    for name in collector.globals.keys() & collector.bound:
-        raise Unsupported(f"it rebinds the global `{name}`", collector.globals[name])
-    bound = {a.arg for a in parameters} | (collector.bound - collector.nonlocals.keys())
+    outer = {n: line for n, line in collector.nonlocals.items() if parent is None or not parent.is_local(n)}
+    for name in (outer.keys() | collector.globals.keys()) & collector.otherwise:
+        line = {**outer, **collector.globals}[name]
+        raise Unsupported(f"it rebinds the outer variable `{name}` otherwise than by an assignment", line)
+    rebound = (outer.keys() | collector.globals.keys()) & collector.bound
+    bound = {a.arg for a in parameters} | (collector.bound - collector.nonlocals.keys() - rebound)
     within = (n for n in ast.walk(node) if isinstance(n, _FUNCTIONS) and n is not node)
     captured = {n.id for function in within for n in ast.walk(function) if isinstance(n, ast.Name)}
     parameter = first[0].arg if first else None
@@ -94,6 +98,7 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
     return Scope(
         parent, bound, False, parameter, set(collector.globals), frozenset(captured),
         lists._replace(names=lists.names - given), uses(node), given, frozenset(_unset(node)),
+        frozenset(rebound),
     )  # fmt: skip
 
 
@@ -135,16 +140,37 @@ def comprehension_scope(generators: list[ast.comprehension], parent: Scope) -> S
 
 
 class _Bindings(ast.NodeVisitor):
-    """Names bound by the statements of one function, not of the functions within."""
+    """Names bound by the statements of one function, not of the functions within.
+
+    otherwise: those that something else binds than an assignment, or deletes.
+    """
 
     def __init__(self) -> None:
         self.bound: set[str] = set()
+        self.otherwise: set[str] = set()
+        self._assigned: set[ast.AST] = set()
         self.globals: dict[str, int] = {}
         self.nonlocals: dict[str, int] = {}
 
+    def binds(self, name: str) -> None:
+        """Something else than an assignment binds a name."""
+        self.bound.add(name)
+        self.otherwise.add(name)
+
     def visit_Name(self, node: ast.Name) -> None:
-        if not isinstance(node.ctx, ast.Load):
+        if node in self._assigned:
             self.bound.add(node.id)
+        elif not isinstance(node.ctx, ast.Load):
+            self.binds(node.id)
+
+    def _visit_assignment(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        self._assigned.update(
+            n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and _is_stored(n)
+        )
+        self.generic_visit(node)
+
+    visit_Assign = visit_AnnAssign = visit_AugAssign = _visit_assignment
 
     def visit_Global(self, node: ast.Global) -> None:
         self.globals.update(dict.fromkeys(node.names, node.lineno))
@@ -154,11 +180,11 @@ class _Bindings(ast.NodeVisitor):
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.name:
-            self.bound.add(node.name)
+            self.binds(node.name)
         self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self.bound.add(node.name)
+        self.binds(node.name)
         for outer in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.visit(outer)
 
@@ -169,15 +195,22 @@ class _Bindings(ast.NodeVisitor):
             self.visit(outer)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.bound.add(node.name)
+        self.binds(node.name)
+
+    def visit_alias(self, node: ast.alias) -> None:
+        self.binds(node.asname or node.name.partition(".")[0])
 
     def _visit_comprehension(self, node: ast.AST) -> None:
         # Its loop variables are its own; a walrus within binds here.
         for inner in ast.walk(node):
             if isinstance(inner, ast.NamedExpr):
-                self.bound.add(inner.target.id)
+                self.binds(inner.target.id)
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
+
+
+def _is_stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
 
 
 def names_stored(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:

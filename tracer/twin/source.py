@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
@@ -57,8 +58,15 @@ def locate(code: CodeType) -> Located:
     return located
 
 
+def _on_disk(filename: str) -> str:
+    """Where the source of a code lies: of a module that is frozen into the interpreter, in the library."""
+    if not filename.startswith("<frozen "):
+        return filename
+    return getattr(sys.modules.get(filename[8:-1]), "__file__", None) or filename
+
+
 def _parsed(filename: str) -> _File | None:
-    lines = linecache.getlines(filename)
+    lines = linecache.getlines(_on_disk(filename))
     text = "".join(lines)
     known = _files.get(filename)
     if known is not None and known.text == text:

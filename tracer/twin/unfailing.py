@@ -7,6 +7,7 @@ those of a tensor, and what is smaller, so that floats take them all.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import string
@@ -36,6 +37,19 @@ def percent(template: str, *values: Any) -> str:
     return template % values
 
 
+def made_whole(template: str, values: Sequence[Any]) -> list[int]:
+    """Which of the values of ``template % values`` are floats of which the whole part is written, as by `%d`:
+    there is none for those that are not finite.
+
+    >>> made_whole("%d of %.1f", (2.5, 2.5))
+    [0]
+    """
+    letters = [found for found in _PERCENT.findall(template) if found != "%"]
+    if "%" in _PERCENT.sub("", template) or len(letters) != len(values):
+        return []
+    return [i for i, x in enumerate(values) if type(x) is float and letters[i] in "diu" and math.isfinite(x)]
+
+
 def joined(separator: str, *parts: str) -> str:
     """``separator.join(parts)``.
 
@@ -43,6 +57,32 @@ def joined(separator: str, *parts: str) -> str:
     'a, b'
     """
     return separator.join(parts)
+
+
+# The parts of an f-string have a mark in front. So each is a text of its own, also one of a single character,
+# of which Python has one object for all: nobody could follow that.
+_MARK = "\0"
+
+
+def part(value: Any, spec: str = "") -> str:
+    """A value that an f-string formats, or its text in between, with a mark in front.
+
+    >>> part(3)
+    '\\x003'
+    """
+    return _MARK + format(value, spec)
+
+
+def whole(*parts: str) -> str:
+    """An f-string of its marked parts.
+
+    >>> whole(part("step "), part(3))
+    'step 3'
+    """
+    return "".join([part[1:] for part in parts])
+
+
+part.__name__, whole.__name__ = "format", "joined"  # which people know
 
 
 def never_fails(function: Callable[..., Any], operands: Sequence[Any], varies: Sequence[bool]) -> bool:
@@ -60,9 +100,9 @@ def never_fails(function: Callable[..., Any], operands: Sequence[Any], varies: S
         function(*operands)
     except Exception:
         return False
-    if function in _WRITTEN or function is joined:
+    if function in _WRITTEN or function is joined or function is whole:
         return True
-    if function is format:
+    if function is format or function is part:
         return not any(varies[1:]) and _formats(kinds[0], *operands[1:])
     if function is percent or function is str.format:
         template = operands[0]

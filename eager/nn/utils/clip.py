@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from types import GeneratorType
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.accumulation import gradient_of
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad, testable
@@ -93,7 +92,7 @@ def clip_grad_norm_(
     """
     tensors = _as_list(parameters)
     if not tensors and isinstance(parameters, GeneratorType):
-        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+        warn("`parameters` is an empty generator, no gradient clipping will occur.")
     total = get_total_norm(_gradients(tensors), norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(tensors, max_norm, total, foreach)
     return total
@@ -107,10 +106,9 @@ def clip_grad_norm(
     foreach: Any = None,
 ) -> Tensor:
     """`clip_grad_norm_`, with a FutureWarning. Source: `torch.nn.utils.clip_grad_norm`."""
-    warnings.warn(
+    warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
-        stacklevel=2,
     )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 

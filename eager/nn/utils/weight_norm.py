@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import Module, Parameter
 from fusegrad.eager.nn.utils import parametrizations
@@ -42,11 +41,10 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     >>> [(name, p.shape) for name, p in layer.named_parameters()][1:]
     [('weight_g', torch.Size([2, 1])), ('weight_v', torch.Size([2, 3]))]
     """
-    warnings.warn(
+    warn(
         "`torch.nn.utils.weight_norm` is deprecated in favor of "
         "`torch.nn.utils.parametrizations.weight_norm`.",
         FutureWarning,
-        stacklevel=2,
     )
     if any(isinstance(h, _Hook) and h.name == name for h in module._forward_pre_hooks.values()):
         raise failure(RuntimeError, f"Cannot register two weight_norm hooks on the same parameter {name}")

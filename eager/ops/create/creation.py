@@ -7,22 +7,25 @@
 from __future__ import annotations
 
 import array
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core import dtypes, shared
+from fusegrad.eager.core import dtypes, settings, shared
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import failure, type_name, warn
-from fusegrad.eager.core.memory_order import arranged, as_first
+from fusegrad.eager.core.memory_order import arranged, asked_for
 from fusegrad.eager.core.names import attach, internal
-from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import Symbol, positions, size_of
+from fusegrad.eager.core.places.device import CPU, META, made_on, on_cpu, place_of
+from fusegrad.eager.core.places.meta_ops import like as like_of, meta_like
+from fusegrad.eager.core.sizes import Ints, Symbol, size_of
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, mark_inference, on_cpu
+from fusegrad.eager.core.tensor import Tensor, mark_inference
+from fusegrad.eager.ops.arguments import Place, ints
+from fusegrad.eager.ops.create.one_for_each import one_for_each
 from fusegrad.eager.ops.create.python_numbers import check_fits, from_python
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import number
@@ -60,17 +63,8 @@ def _full_numpy(shape: tuple[int, ...], value: Any, dtype: DType) -> np.ndarray:
     return filled
 
 
-def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:
-    return dtypes.converted(start + step * positions(shape[0]), dtype.numpy)
-
-
 _full = Creation(
     "full", _full_numpy, lambda b, index, shape, value, dtype, order=None: b.constant(value, dtype)
-)
-_arange = Creation(
-    "arange",
-    _arange_numpy,
-    lambda b, index, shape, start, step, dtype: b.progression(index[0], start, step, dtype),
 )
 
 
@@ -82,7 +76,7 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     """`(2, 3)` or `((2, 3),)` as a checked shape."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         size = tuple(size[0])
-    sizes = tuple([n if type(n) is int else size_of(n) for n in size])
+    sizes: tuple[int, ...] = ints(size, Place("", "size"))
     for n in sizes:
         if n < 0:
             raise failure(RuntimeError, f"a tensor cannot have the negative size {n} (shape {list(sizes)})")
@@ -91,7 +85,7 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 @public
 def full(
-    size: Any,
+    size: Ints,
     fill_value: Any,
     *,
     dtype: Any = None,
@@ -111,20 +105,16 @@ def _full_of(shape: tuple[int, ...], fill_value: Any, dtype: Any, **order: Any) 
         dtype = dtype or fill_value.dtype
     fill_value = number(fill_value)
     kind = dtypes.as_dtype(dtype) if dtype is not None else dtypes.number_dtype(fill_value)
+    if type(fill_value) is complex and not fill_value.imag and kind.numpy.kind != "c":
+        fill_value = fill_value.real
     dtypes.held(fill_value, kind.numpy)
     return bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind, **order})
 
 
-def order_like(input: Tensor) -> Params:
-    """The param with which a tensor lies in memory as `input` does; none where that is in row-major order."""
-    order = as_first(input.array.shape, [input.array])
-    return NO_PARAMS if order is None else {"order": order}
-
-
-def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+def _filled(name: str, value: Callable[[DType], Any]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def function(
         *sizes: Any,
-        size: Any = None,
+        size: Ints | None = None,
         dtype: Any = None,
         requires_grad: bool = False,
         device: Any = None,
@@ -134,8 +124,11 @@ def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[...,
     ) -> Tensor:
         on_cpu(device)
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-        params = {"shape": _size(sizes if size is None else (size,)), "value": value, "dtype": kind}
-        return requiring(bind(_full, (), params), requires_grad)
+        shape = _size(sizes if size is None else (size,))
+        order = asked_for(memory_format, shape)
+        params = {"shape": shape, "value": value(kind), "dtype": kind}
+        made = bind(_full, (), params if order is None else {**params, "order": order})
+        return requiring(made, requires_grad)
 
     def like(
         input: Tensor,
@@ -147,10 +140,10 @@ def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[...,
         memory_format: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
-        on_cpu(device)
         kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
-        params = {"shape": input.array.shape, "value": value, "dtype": kind, **order_like(input)}
-        return requiring(bind(_full, (), params), requires_grad)
+        order = like_of(input, device, memory_format)
+        params = {"shape": input.array.shape, "value": value(kind), "dtype": kind, **order}
+        return requiring(one_for_each(bind(_full, (), params), input), requires_grad)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = name + "_like"
@@ -159,11 +152,21 @@ def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[...,
     return function, like
 
 
-# `empty` is filled too: what a program reads must not depend on chance.
+def _of_nobody(dtype: DType) -> Any:
+    """What memory holds that nobody has written: zeros, as what is read must not depend on chance; where
+    deterministic algorithms are asked for, what shows that, as with PyTorch.
+    """
+    if not settings.setting.wanted:
+        return 0
+    if dtype.numpy.kind in "fcV":
+        return float("nan")
+    return True if dtype.numpy.kind == "b" else int(np.iinfo(dtype.numpy).max)
+
+
 zeros: Callable[..., Tensor]
-zeros, zeros_like = _filled("zeros", 0)
-ones, ones_like = _filled("ones", 1)
-empty, empty_like = _filled("empty", 0)
+zeros, zeros_like = _filled("zeros", lambda dtype: 0)
+ones, ones_like = _filled("ones", lambda dtype: 1)
+empty, empty_like = _filled("empty", _of_nobody)
 for _function in (zeros, zeros_like, ones, ones_like, empty, empty_like):
     public(_function)
 
@@ -181,102 +184,30 @@ def full_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """`full` with the shape and dtype of `input`. Source: `torch.full_like`."""
-    on_cpu(device)
-    made = _full_of(input.array.shape, fill_value, dtype or input.dtype, **order_like(input))
-    return requiring(made, requires_grad)
+    order = like_of(input, device, memory_format)
+    made = _full_of(input.array.shape, fill_value, dtype or input.dtype, **order)
+    return requiring(one_for_each(made, input), requires_grad)
 
 
 def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """`x.new_zeros(size)` and its kin: the dtype is x's."""
 
-    def method(self: Tensor, *args: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
-        return function(*args, dtype=self.dtype if dtype is None else dtype, **kwargs)
+    def method(self: Tensor, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
+        dtype = self.dtype if dtype is None else dtype
+        place = self.device if device is None else place_of(device)
+        if place is (state.making or CPU):
+            return one_for_each(function(*args, dtype=dtype, **kwargs), self)
+        with made_on(place):
+            return function(*args, dtype=dtype, **kwargs)
 
     method.__doc__ = f"`{function.__name__}` with the dtype of this tensor."
     return method
 
 
-@public
-def arange(
-    start: Any = 0,
-    end: Any = None,
-    step: Any = 1,
-    *,
-    dtype: Any = None,
-    requires_grad: bool = False,
-    device: Any = None,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
-    """Numbers from `start` (0) up to, not including, `end`. Source: `torch.arange`.
-
-    Raises RuntimeError for a step of 0 or in the wrong direction.
-
-    >>> import fusegrad as fg
-    >>> fg.arange(3)
-    tensor([0, 1, 2])
-    """
-    on_cpu(device)
-    if end is None:
-        start, end = 0, start
-    start, end, step = number(start), number(end), number(step)
-    kind = _progression_dtype(dtype, start, end, step)
-    _check_progression(start, end, step)
-    is_half = dtypes.opmath(kind.numpy) is not kind.numpy
-    computed = dtypes.int64 if kind.category == 1 else dtypes.float32 if is_half else dtypes.float64
-    for value in (start, end, step):
-        dtypes.held(value, computed.numpy)
-    if kind is dtypes.int64:
-        start, end, step = int(start), int(end), int(step)
-    _check_progression(start, end, step)
-    count = -(-(end - start) // step) if isinstance(start, int) else math.ceil((end - start) / step)
-    return _progression(int(count), start, step, kind, requires_grad)
-
-
-@public
-def range(  # Python's `range` is `builtins.range` in this module
-    start: Any = 0,
-    end: Any = None,
-    step: Any = 1,
-    *,
-    dtype: Any = None,
-    requires_grad: bool = False,
-    device: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    """Numbers from `start` up to `end`, which is included; `arange` is preferred. Source: `torch.range`."""
-    on_cpu(device)
-    if end is None:
-        start, end = 0, start
-    start, end, step = number(start), number(end), number(step)
-    _check_progression(start, end, step)
-    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    return _progression(math.floor((end - start) / step) + 1, start, step, kind, requires_grad)
-
-
-def _progression_dtype(dtype: Any, *numbers: Any) -> DType:
-    if dtype is not None:
-        return dtypes.as_dtype(dtype)
-    return dtypes.int64 if all(isinstance(v, int) for v in numbers) else dtypes.default_float()
-
-
-def _check_progression(start: Any, end: Any, step: Any) -> None:
-    if step == 0:
-        raise failure(RuntimeError, "step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise failure(RuntimeError, f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise failure(
-            RuntimeError, f"upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})"
-        )
-
-
-def _progression(count: int, start: Any, step: Any, kind: DType, requires_grad: bool) -> Tensor:
-    params = {"shape": (count,), "start": start, "step": step, "dtype": kind}
-    return requiring(bind(_arange, (), params), requires_grad)
-
-
 def _brought(tensor: Tensor) -> Tensor:
+    if state.making is META:
+        tensor.array = meta_like(tensor)  # type: ignore[assignment]
+        return tensor
     if state.interpreter is not None:
         state.interpreter.constant(tensor)
     if state.inference:
@@ -303,6 +234,12 @@ def tensor_of_data(value: Any) -> Tensor:
     raise failure(TypeError, f"expected a Tensor or an array, got {type_name(value)}")
 
 
+def _there(data: Tensor, device: Any) -> Tensor:
+    """A tensor on the device that is asked for, if one is."""
+    place = state.making if device is None else device
+    return data if place is None else data.to(place)
+
+
 @public
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """A tensor with a copy of `data`: a number, nested lists, an array. Source: `torch.tensor`.
@@ -316,9 +253,16 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     """
     on_cpu(device)
     if isinstance(data, Tensor):
+        data = _there(data, device)
         # Through ops: a captured run must see where the values come from.
         copied = ops.clone(ops.detach(data))
         return requiring(copied if dtype is None else ops.cast(copied, dtype), requires_grad)
+    if state.interpreter is not None and state.interpreter.follows_numbers:
+        if dtypes.stands_for_float(data):
+            return full((), data, dtype=dtype, requires_grad=requires_grad)
+        if type(data) in (list, tuple) and any(map(dtypes.stands_for_float, data)):
+            kind = dtypes.default_float() if dtype is None else dtype
+            return requiring(ops.stack([full((), x, dtype=kind) for x in data]), requires_grad)
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):  # of another library
         return tensor(tensor_of_data(data), dtype=dtype, requires_grad=requires_grad)
     array, default = from_python(data, dtype)
@@ -346,6 +290,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise failure(TypeError, f"expected np.ndarray (got {type_name(ndarray)})")
     if ndarray.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"can't convert np.ndarray of type {ndarray.dtype}")
+    if any(stride % ndarray.itemsize for stride in ndarray.strides):  # one field of records, say
+        wrong = "given numpy array strides not a multiple of the element byte size"
+        raise failure(ValueError, f"{wrong}. Copy the numpy array to reallocate the memory.")
     tensor = wrap(shared.expose(ndarray))
     shared.part(tensor.version)  # another tensor may be made of the same array
     return _brought(tensor)
@@ -356,9 +303,28 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A vector over the memory of a Python buffer, from byte `offset` on. Source: `torch.frombuffer`."""
-    if not count or not memoryview(buffer).nbytes:
-        raise failure(ValueError, "both buffer length and count must not be 0")
-    array = np.frombuffer(buffer, dtypes.as_dtype(dtype).numpy, count, offset)
+    kind = dtypes.as_dtype(dtype).numpy
+    try:
+        length = memoryview(buffer).nbytes
+    except TypeError:
+        wrong = f"object does not implement Python buffer protocol: {type_name(buffer)}"
+        raise failure(ValueError, wrong) from None
+    wrong, size, after = "", kind.itemsize, f"after offset ({offset} bytes) must"
+    if not count or not length:
+        wrong = f"both buffer length ({length}) and count ({count}) must not be 0"
+    elif not 0 <= offset < length:
+        most = f"buffer length ({length} bytes) minus 1"
+        wrong = f"offset ({offset} bytes) must be non-negative and no greater than {most}"
+    elif count < 0 and (length - offset) % size:
+        wrong = f"buffer length ({length - offset} bytes) {after} be a multiple of element size ({size})"
+    elif count * size > length - offset:
+        actual = f"actual buffer length ({length} bytes)"
+        wrong = f"requested buffer length ({count} * {size} bytes) {after} not be greater than {actual}"
+    if wrong:
+        raise failure(ValueError, wrong)
+    array = np.frombuffer(buffer, kind, count, offset)
+    if not array.flags.writeable:
+        warn("The given buffer is not writable. Nor is the tensor: clone() it to write into a copy.")
     return requiring(from_numpy(array), requires_grad)
 
 
@@ -390,10 +356,23 @@ def asarray(
         obj = np.asarray(obj)  # what lends its memory, as storages do
     elif isinstance(obj, (bytes, bytearray, memoryview, array.array)):
         obj = np.frombuffer(obj, (dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)).numpy)
+    elif type(obj).__name__ == "PyCapsule":
+        obj = ops.from_dlpack(obj)
     made = as_tensor(obj, dtype=dtype)
     shares = made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(made.array, obj))
     if copy is False and not shares and not (isinstance(obj, (Tensor, np.ndarray)) and not made.array.size):
-        raise failure(ValueError, f"cannot make a tensor of {type(obj).__name__} without a copy")
+        if isinstance(obj, np.generic):
+            raise failure(
+                RuntimeError,
+                "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.",
+            )
+        if isinstance(obj, (Tensor, np.ndarray)):
+            raise failure(
+                ValueError,
+                f"can't alias tensor with dtype '{dtypes.as_dtype(obj.dtype).scalar}' into dtype "
+                f"'{made.dtype.scalar}'.",
+            )
+        raise failure(ValueError, f"can't alias arbitrary sequence: {type(obj).__name__}")
     if isinstance(obj, Tensor) and obj.needs_grad:
         if requires_grad is None:
             warn(
@@ -412,7 +391,11 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy where it can be. Source: `torch.as_tensor`."""
     on_cpu(device)
     if isinstance(data, Tensor):
+        data = _there(data, device)
         return data if dtype is None else data.to(dtype)
+    if type(data).__name__ == "PyCapsule":
+        made: Tensor = ops.from_dlpack(data)
+        return made if dtype is None else made.to(dtype)
     if isinstance(data, np.ndarray) and (dtype is None or dtypes.as_dtype(dtype).numpy == data.dtype):
         return from_numpy(data)
     return tensor(data, dtype=dtype)
@@ -435,7 +418,7 @@ def eye(
     m = n if m is None else size_of(m)
     if n < 0 or m < 0:
         raise failure(RuntimeError, f"n and m must be greater or equal to 0, got {n} and {m}")
-    equal = arange(n).reshape(n, 1) == arange(m)
+    equal = ops.arange(n).reshape(n, 1) == ops.arange(m)
     return requiring(equal.to(kind), requires_grad)
 
 

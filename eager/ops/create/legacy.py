@@ -11,20 +11,28 @@ from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, internal, publish, renamed
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import default_device, on_cpu, set_default
 from fusegrad.eager.core.sizes import Symbol
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.create.python_numbers import is_sequence
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.overrides.asking import of_class
 
 
-def _constructed(kind: DType, data: tuple[Any, ...], exact: bool = True) -> Tensor:
+def _constructed(kind: DType, data: tuple[Any, ...], exact: bool = True, device: Any = None) -> Tensor:
     """A tensor of sizes, or with the values of a sequence or an array; a tensor as it is, if it may be."""
     if len(data) == 1 and isinstance(data[0], Tensor):
         if exact and data[0].dtype is not kind:
             raise failure(
                 TypeError,
                 f"expected a tensor of {kind!r}, got one of {data[0].dtype!r}; convert it with .to()",
+            )
+        if device is not None:
+            raise failure(
+                RuntimeError,
+                "Legacy tensor constructor of the form torch.Tensor(tensor, device=device) is not supported. "
+                "Use torch.tensor(...) or torch.as_tensor(...) instead.",
             )
         return ops.detach(data[0])
     if len(data) == 1 and type(data[0]).__name__ == "Size":
@@ -44,10 +52,8 @@ def _constructed(kind: DType, data: tuple[Any, ...], exact: bool = True) -> Tens
 def constructed(cls: type, data: tuple[Any, ...], device: Any) -> Any:
     """What `Tensor(...)`, or a subclass of it, makes; see `Tensor.__new__`."""
     on_cpu(device)
-    made = _constructed(dtypes.default_float(), data, exact=False)
-    if cls is not Tensor:
-        made.__class__ = cls
-    return made
+    made = _constructed(dtypes.default_float(), data, exact=False, device=device)
+    return made if cls is Tensor else of_class(made, cls)
 
 
 class _Kind(type):
@@ -64,7 +70,7 @@ class _Typed(metaclass=_Kind):
 
     def __new__(cls, *data: Any, device: Any = None) -> Any:
         on_cpu(device)
-        return _constructed(cls.dtype, data)
+        return _constructed(cls.dtype, data, device=device)
 
 
 _CLASSES = {
@@ -83,9 +89,7 @@ for _name, _dtype in _CLASSES.items():
     _doc = f"`{_name}(2, 3)`, `{_name}([1])`: a tensor of {_dtype.name}. Source: `torch.{_name}`."
     publish(_Kind(_name, (_Typed,), {"dtype": _dtype, "__doc__": _doc, "__module__": __name__}))
 
-_NAMES = {dtype: name for name, dtype in _CLASSES.items()}
-_NAMES |= {dtypes.complex64: "ComplexFloatTensor", dtypes.complex128: "ComplexDoubleTensor"}
-_NAMES |= {dtypes.uint16: "UInt16Tensor", dtypes.uint32: "UInt32Tensor", dtypes.uint64: "UInt64Tensor"}
+_NAMES = {dtype: f"{dtype.scalar}Tensor" for dtype in (*dtypes.ALL, dtypes.bfloat16)}
 
 
 def kind_of(value: Any) -> DType:
@@ -95,6 +99,8 @@ def kind_of(value: Any) -> DType:
     """
     if isinstance(value, _Kind):
         return value.dtype
+    if value is Tensor:
+        return dtypes.default_float()
     if isinstance(value, str):
         for kind, name in _NAMES.items():
             if value in (f"torch.{name}", f"fusegrad.{name}"):
@@ -112,17 +118,23 @@ def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False, memory_fo
     >>> fg.ones(1).type(), fg.ones(1).type(fg.int64).type()
     ('torch.FloatTensor', 'torch.LongTensor')
     """
-    return f"torch.{_NAMES[self.dtype]}" if dtype is None else self.to(kind_of(dtype))
+    return (
+        f"torch.{_NAMES[self.dtype]}"
+        if dtype is None
+        else self.to(kind_of(dtype), memory_format=memory_format)
+    )
 
 
 attach(renamed(_type, "type"))
 
 
 @attach
-def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *data: Any, size: Any = None, device: Any = None) -> Tensor:
     """A tensor of the dtype of this one: of sizes, or with values. Source: `torch.Tensor.new`."""
     on_cpu(device)
-    return _constructed(self.dtype, data)
+    if size is not None:
+        return creation.empty(size, dtype=self.dtype)
+    return _constructed(self.dtype, data, device=device)
 
 
 @attach
@@ -155,11 +167,14 @@ def set_default_tensor_type(t: Any) -> None:
 
 @public
 def get_default_device() -> Any:
-    """Where new tensors are made: the CPU. Source: `torch.get_default_device`."""
-    return ops.empty(0).device
+    """Where this thread makes new tensors. Source: `torch.get_default_device`."""
+    return default_device()
 
 
 @public
 def set_default_device(device: Any) -> None:
-    """Takes the CPU, and raises RuntimeError for another device. Source: `torch.set_default_device`."""
-    on_cpu(device)
+    """Have this thread make new tensors on the CPU, or on `meta`. Source: `torch.set_default_device`.
+
+    Raises RuntimeError for another device.
+    """
+    set_default(device)

@@ -50,7 +50,10 @@ def from_python(data: Any, dtype: Any) -> tuple[np.ndarray, DType | None]:
         return array, None
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     found: dict[np.dtype, None] = {}
-    values = _plain(data, found, wanted)
+    try:
+        values = _plain(data, found, wanted)
+    except RecursionError:
+        raise failure(TypeError, "self-referential lists are incompatible") from None
     default = _promoted(found) if wanted is None else None
     try:
         array = np.array(values)
@@ -75,6 +78,16 @@ def is_sequence(data: Any) -> bool:
     return {"__getitem__", "__len__"} <= known and "__array__" not in known
 
 
+def _elements(data: Any) -> list[Any]:
+    """The elements of a sequence. Raises ValueError for one that fails to give them."""
+    try:
+        return list(data)
+    except Exception:
+        raise failure(
+            ValueError, f"could not determine the shape of object type {type_name(data)!r}"
+        ) from None
+
+
 def _plain(data: Any, found: dict[np.dtype, None], wanted: DType | None) -> Any:
     """`data` as lists of Python's and NumPy's numbers and of arrays; `found` gets all their dtypes.
 
@@ -86,7 +99,7 @@ def _plain(data: Any, found: dict[np.dtype, None], wanted: DType | None) -> Any:
             if kinds <= _NUMBERS:
                 found.update((dtypes.number_dtype(kind()).numpy, None) for kind in kinds)
                 return data
-        return [_plain(element, found, wanted) for element in data]
+        return [_plain(element, found, wanted) for element in _elements(data)]
     if isinstance(data, Tensor):
         found[data.dtype.numpy] = None
         return data.item() if data.array.size == 1 else data.tolist()
@@ -103,7 +116,7 @@ def _plain(data: Any, found: dict[np.dtype, None], wanted: DType | None) -> Any:
         if hasattr(data, convert[0]) or (wanted.category >= 2 and hasattr(data, "__index__")):
             number = convert[1](data)
     if type(number) not in _NUMBERS:
-        raise failure(TypeError, f"cannot make a tensor of {type_name(data)}; it is no number")
+        raise failure(TypeError, f"invalid data type {type_name(data)!r}: a tensor is made of numbers")
     found[dtypes.number_dtype(number).numpy] = None
     return number
 

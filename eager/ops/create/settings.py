@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegrad.eager.core.errors import warn
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.state import tell
 from fusegrad.eager.ops.declare import public
 
@@ -53,4 +53,9 @@ def get_num_interop_threads() -> int:
 
 @public
 def set_num_interop_threads(threads: int) -> None:
-    """Nothing: ops run one after the other. Source: `torch.set_num_interop_threads`."""
+    """Nothing: ops run one after the other. Source: `torch.set_num_interop_threads`.
+
+    Raises RuntimeError for a number that is not positive.
+    """
+    if threads <= 0:
+        raise failure(RuntimeError, f"expected a positive number of threads, got {threads}")

@@ -1,7 +1,8 @@
-"""Numbers between two ends: `linspace` and `logspace`."""
+"""Numbers in a row: `arange`, and those between two ends, `linspace` and `logspace`."""
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -9,13 +10,113 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.sizes import positions
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import number
+
+
+def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:
+    return dtypes.converted(start + step * positions(shape[0]), dtype.numpy)
+
+
+_arange = creation.Creation(
+    "arange",
+    _arange_numpy,
+    lambda b, index, shape, start, step, dtype: b.progression(index[0], start, step, dtype),
+)
+
+
+@public
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers from `start` (0) up to, not including, `end`. Source: `torch.arange`.
+
+    Raises RuntimeError for a step of 0 or in the wrong direction.
+
+    >>> import fusegrad as fg
+    >>> fg.arange(3)
+    tensor([0, 1, 2])
+    """
+    on_cpu(device)
+    if end is None:
+        start, end = 0, start
+    start, end, step = number(start), number(end), number(step)
+    kind = _progression_dtype(dtype, start, end, step)
+    _check_progression(start, end, step)
+    is_half = dtypes.opmath(kind.numpy) is not kind.numpy
+    computed = dtypes.int64 if kind.category == 1 else dtypes.float32 if is_half else dtypes.float64
+    for value in (start, end, step):
+        dtypes.held(value, computed.numpy)
+    if kind is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+        _check_progression(start, end, step)
+        count = -(-(end - start) // step)
+    else:  # of other whole numbers there are as many as of the floats that they are cut from
+        count = math.ceil((float(end) - float(start)) / float(step))
+    if kind.category == 1:
+        start, step = int(start), int(step)
+    return _progression(count, start, step, kind, requires_grad)
+
+
+@public
+def range(  # Python's `range` is `builtins.range` in this module
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """Numbers from `start` up to `end`, which is included; `arange` is preferred. Source: `torch.range`."""
+    on_cpu(device)
+    warn(
+        "torch.range is deprecated, since it is unlike Python's range. Use arange, which leaves out the end."
+    )
+    if end is None:
+        start, end = 0, start
+    start, end, step = number(start), number(end), number(step)
+    _check_progression(start, end, step)
+    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    return _progression(math.floor((end - start) / step) + 1, start, step, kind, requires_grad)
+
+
+def _progression_dtype(dtype: Any, *numbers: Any) -> DType:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    return dtypes.int64 if all(isinstance(v, int) for v in numbers) else dtypes.default_float()
+
+
+def _check_progression(start: Any, end: Any, step: Any) -> None:
+    if step == 0:
+        raise failure(RuntimeError, "step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise failure(RuntimeError, f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise failure(
+            RuntimeError, f"upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})"
+        )
+
+
+def _progression(count: int, start: Any, step: Any, kind: DType, requires_grad: bool) -> Tensor:
+    params = {"shape": (count,), "start": start, "step": step, "dtype": kind}
+    return creation.requiring(bind(_arange, (), params), requires_grad)
 
 
 def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DType) -> np.ndarray:
@@ -59,7 +160,8 @@ def _ends(name: str, start: Any, end: Any, steps: Any, dtype: Any) -> tuple[Any,
     kind = default if dtype is None else dtypes.as_dtype(dtype)
     if default.category == 3 != kind.category:
         raise failure(
-            RuntimeError, f"{name}(): inferred dtype {default.name} can't be safely cast to {kind.name}"
+            RuntimeError,
+            f"torch.{name}(): inferred dtype {default.name} can't be safely cast to passed dtype {kind.name}",
         )
     first, last = dtypes.held(first, kind.numpy), dtypes.held(last, kind.numpy)
     if kind.numpy.kind in "iu":
@@ -81,8 +183,20 @@ def linspace(
     """`steps` numbers evenly spaced from `start` to `end`, both included. Source: `torch.linspace`."""
     on_cpu(device)
     first, last, count, kind = _ends("linspace", start, end, steps, dtype)
-    params = {"shape": (count,), "start": first, "end": last, "dtype": kind}
-    return creation.requiring(bind(_linspace, (), params), requires_grad)
+    if dtypes.stands_for_float(first) or dtypes.stands_for_float(last):
+        made = _between(first, last, count, kind)
+    else:
+        made = bind(_linspace, (), {"shape": (count,), "start": first, "end": last, "dtype": kind})
+    return creation.requiring(made, requires_grad)
+
+
+def _between(first: Any, last: Any, count: int, kind: DType) -> Tensor:
+    """`linspace` by ops that take its ends as operands."""
+    step = (last - first) / max(1, count - 1)
+    place = arange(count, dtype=dtypes.float64)
+    rest = arange(count - 1, -1, -1, dtype=dtypes.float64)
+    values = ops.where(place < (count // 2 or 1), place * step + first, last - rest * step)
+    return ops.cast(values, kind)
 
 
 @public

@@ -9,7 +9,8 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.places.device import on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import public
 

@@ -9,18 +9,17 @@ functions that read, `writing.py` and `scatter.py` those that write.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.memory_order import columns
-from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind, evaluate
+from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import Interpreter, state
@@ -28,6 +27,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index.take_and_put import PUT, SELECT_AT, TAKE, checked
 from fusegrad.eager.ops.shape.slicing import Slice, _assign, _getitem, basic_index
+from fusegrad.eager.ops.sized import bind_sized
 
 _INT64: np.dtype = np.dtype(np.int64)
 
@@ -171,11 +171,9 @@ def _as_tuple(index: Any) -> tuple[Any, ...]:
         return index
     nested = (list, tuple, range, slice, Tensor, np.ndarray, type(None), type(Ellipsis))
     if isinstance(index, list) and len(index) < 32 and any(isinstance(e, nested) for e in index):
-        warnings.warn(
+        warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(index)] "
-            "instead of x[index], or x[fg.tensor(index)] for an index tensor",
-            UserWarning,
-            stacklevel=4,
+            "instead of x[index], or x[fg.tensor(index)] for an index tensor"
         )
         return tuple(index)
     return (index,)
@@ -208,11 +206,7 @@ def _index_tensor(entry: Tensor) -> Any:
     """A tensor in an index: a mask, integers, or (without dimensions) a number."""
     dtype = entry.array.dtype
     if dtype == np.uint8:
-        warnings.warn(
-            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
-            UserWarning,
-            stacklevel=5,
-        )
+        warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
         return ops.ne(entry, 0)
     if dtype.kind == "i" and not entry.array.ndim:
         return entry.__index__()
@@ -283,12 +277,13 @@ def _as_integers(entry: Tensor, x: Tensor, dim: int) -> tuple[Tensor, ...]:
 # Positions of nonzero elements: how many there are depends on the values.
 
 
-def _nonzero_type(types: Sequence[TensorType]) -> TensorType:
-    raise RuntimeError("nonzero: the shape of the result depends on the values")
-
-
 _nonzero = Opaque(
-    "nonzero", "x", lambda x: np.argwhere(x).astype(np.int64), _nonzero_type, None, order=columns
+    "nonzero",
+    "x",
+    lambda x, size=None: np.argwhere(x).astype(np.int64),
+    lambda types, size: TensorType((size, len(types[0].shape)), _INT64),
+    None,
+    order=columns,
 )
 
 
@@ -298,11 +293,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
     as_tuple: as one tensor [count] per dimension, fit for indexing.
     """
-    if state.interpreter is not None:
-        state.interpreter.effect("asks where a tensor is nonzero, a result whose shape depends on the values")
-    found = evaluate(_nonzero, (input,), NO_PARAMS)
+    what = "where a tensor is nonzero"
+    found = bind_sized(_nonzero, (input,), NO_PARAMS, what, lambda: ops.count_nonzero(input))
     if not as_tuple:
         return found
+    if state.interpreter is not None and input.array.ndim:
+        return tuple(ops.unbind(found, 1))
     columns = found.array.T if input.array.ndim else np.zeros((1, found.array.shape[0]), np.int64)
     return tuple(ops.from_numpy(np.ascontiguousarray(column)) for column in columns)
 
@@ -365,4 +361,4 @@ def _without_ones(value: Tensor, ndim: int) -> Tensor:
     return value if size == value.array.shape else ops.reshape(value, size)
 
 
-attach(getitem, "__getitem__")
+attach(renamed(getitem, "__getitem__"), "__getitem__")

@@ -17,9 +17,9 @@ from fusegrad.eager.core.stand_in import plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.index.repeated import filling, masked_fill_, put_repeated, warn_of_repeated
 from fusegrad.eager.ops.inplace import (
     apart,
-    attach_in_place,
     before,
     begin_write,
     check_overlap,
@@ -97,14 +97,19 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
 
 
 attach(copy_, "copy_")
-attach_in_place(_filled, "fill")
+
+
+_fill = filling(inplace(_filled, "fill_"))
+attach(_fill, "fill_")
+publish(_fill, "fill_")
 _FEW = 2048  # elements, which are filled in less time than it takes to see them as bytes
 _zeroed = inplace(lambda x: _filled(x, 0), "zero_")
 
 
+@filling
 def zero_(self: Tensor) -> Tensor:
     """All elements 0, written into the tensor itself. Source: `torch.Tensor.zero_`."""
-    if state.interpreter is not None or (state.grad_enabled and recording(self, ())):
+    if state.interpreter is not None or (state.grad_enabled and recording(self, ())) or self.is_meta:
         return _zeroed(self)
     begin_write(self, "zero_")
     array = self.array
@@ -148,10 +153,20 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 def _assign_to_repeated(self: Tensor, index: Any, value: Any) -> bool:
     """Write into a part of an expanded tensor, that may have each element once; whether there is a part."""
-    basic, advanced = indexing.split_index(self, index)
-    if advanced or basic is None:
-        return False
     value = value if isinstance(value, Tensor) else _number_for(value, self)
+    mask = _whole_mask(self, index)
+    if mask is not None and value.array.size == 1:
+        masked_fill_(self, mask, ops.reshape(_of_kind(value, self), ()))
+        return True
+    if index is False:
+        return False
+    basic, advanced = indexing.split_index(self, index)
+    if advanced:
+        warn_of_repeated("index_put_", "tensor[indices] = tensor")
+        put_repeated(self, index, _fitting(self, index, value), False)
+        return True
+    if basic is None:
+        return False
     part = bind(slicing._getitem, (self,), {"index": basic})
     part.copy_(indexing._without_ones(value, part.array.ndim))
     return True
@@ -184,8 +199,8 @@ def _of_kind(value: Tensor, target: Tensor) -> Tensor:
     return ops.cast(value, target.dtype)
 
 
-def _assign_advanced(self: Tensor, index: Any, basic: Any, advanced: list[Any], value: Tensor) -> None:
-    """Write at the places that index tensors name."""
+def _fitting(self: Tensor, index: Any, value: Tensor) -> Tensor:
+    """A value that is put where index tensors say: in the dtype of the tensor, or refused."""
     if value.array.size == 1 and indexing.only_masks(index):
         value = _of_kind(value, self)
     if value.array.dtype != self.array.dtype:
@@ -194,7 +209,13 @@ def _assign_advanced(self: Tensor, index: Any, basic: Any, advanced: list[Any], 
             f"Index put requires the source and destination dtypes match, got {self.array.dtype.name} for "
             f"the destination and {value.array.dtype.name} for the source.",
         )
-    check_overlap(self.array, self, (value,), itself=False)
+    return value
+
+
+def _assign_advanced(self: Tensor, index: Any, basic: Any, advanced: list[Any], value: Tensor) -> None:
+    """Write at the places that index tensors name."""
+    value = _fitting(self, index, value)
+    check_overlap(self.array, self, (value, *advanced), itself=False)
     old, value = before(self, (value,)), apart(value, self)
     commit(self, indexing.replaced_at(old, basic, advanced, value, False), "__setitem__")
 
@@ -214,7 +235,7 @@ def _assign_part(self: Tensor, basic: tuple[Any, ...], value: Tensor) -> None:
         state.interpreter.wrote(self, value, basic, on_graph)
     if on_graph:
         base = views.base_of(self)
-        steps = () if base is self else self.alias[1]  # type: ignore[index]
+        steps = () if base is self else self.alias[1]
         views.moved(base, (*steps, (slicing._getitem, {"index": basic})), value, "__setitem__")
 
 
@@ -225,7 +246,7 @@ def _whole_mask(self: Tensor, index: Any) -> Tensor | None:
     return None
 
 
-attach(setitem, "__setitem__")
+attach(renamed(setitem, "__setitem__"), "__setitem__")
 
 
 def _detached(self: Tensor) -> Tensor:
@@ -236,7 +257,7 @@ def _detached(self: Tensor) -> Tensor:
     if state.inference:
         return self
     if state.interpreter is not None and self.needs_grad:
-        state.interpreter.effect("takes a tensor off the graph in place")
+        state.interpreter.requires_grad_changes(self)
     if views.base_of(self) is not self and self.grad_fn is not None:
         raise failure(RuntimeError, "Can't detach views in-place. Use detach() instead.")
     self.needs_grad, self.grad_fn, self.output_index = False, None, 0

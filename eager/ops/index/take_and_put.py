@@ -30,7 +30,7 @@ def checked(index: np.ndarray, size: int, dim: int, least: int | None = None) ->
 
 
 # The functions that do not count from the end, too.
-_FROM_ZERO = ("IndexSelect", "Embedding")
+FROM_ZERO = ("IndexSelect", "Embedding")
 
 
 def _take_type(types: Sequence[TensorType], dim: int, name: str) -> TensorType:
@@ -39,10 +39,10 @@ def _take_type(types: Sequence[TensorType], dim: int, name: str) -> TensorType:
 
 
 def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.ndarray:
-    if name not in _FROM_ZERO and index.dtype.kind in "iu":
+    if name not in FROM_ZERO and index.dtype.kind in "iu":
         with contextlib.suppress(IndexError):  # which is raised anew, with the index and the dimension
             return x.take(index, axis=dim)
-    least = 0 if name in _FROM_ZERO else None
+    least = 0 if name in FROM_ZERO else None
     return np.take(x, checked(index, x.shape[dim], dim, least), axis=dim)
 
 
@@ -76,7 +76,7 @@ def _from_either_end(operands: Sequence[Any], params: Params, place: int) -> lis
 
 def _take_positions(operands: Sequence[Any], params: Params) -> list[tuple[int, int, int]]:
     ((place, least, size),) = _from_either_end(operands, params, 1)
-    return [(place, 0 if params["name"] in _FROM_ZERO else least, size)]
+    return [(place, 0 if params["name"] in FROM_ZERO else least, size)]
 
 
 TAKE.positions = _take_positions

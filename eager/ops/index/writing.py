@@ -20,12 +20,12 @@ from fusegrad.eager.ops.index.take_and_put import PUT
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
-def in_range(index: Tensor, size: int, dim: int) -> None:
-    """Refuse, with IndexError, what does not count from 0: not all functions take negative indices."""
+def in_range(index: Tensor, size: int, dim: int, kind: type[Exception] = IndexError) -> None:
+    """Refuse, with `kind`, what does not count from 0: not all functions take negative indices."""
     values = testable(index, lambda: ops.logical_and(index >= 0, index < size).all(), (0, size))
     if values and index.array.size and not (index.array.min() >= 0 and index.array.max() < size):
         wrong = index.array[(index.array < 0) | (index.array >= size)].flat[0]
-        raise failure(IndexError, f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+        raise failure(kind, f"index {wrong} is out of bounds for dimension {dim} with size {size}")
 
 
 def _put_slices(
@@ -48,7 +48,7 @@ def _put_slices(
             f"source of shape {list(source.array.shape)} does not fit {index.array.size} indices along "
             f"dimension {dim} of {list(input.array.shape)}; it would have shape {list(size)}",
         )
-    in_range(index, x.array.shape[dim], dim)
+    in_range(index, x.array.shape[dim], dim, kind)
     written = bind(PUT, (x, slices, index), {"dim": dim, "accumulate": accumulate})
     return written if input.array.ndim else ops.reshape(written, ())
 
@@ -69,7 +69,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return _put_slices(input, dim, index, source, False, "index_copy", IndexError)
 
 
-@public(method=True, inplace=True)
+@public(method=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`input` with the slices at `index` filled with a number. Source: `torch.index_fill`."""
     dim = normal_dim(dim, input.array.ndim)
@@ -83,7 +83,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         value = ops.cast(value, input.dtype)
     else:
         if isinstance(value, complex) and not input.is_complex():
-            raise failure(RuntimeError, f"cannot fill a tensor of {input.array.dtype.name} with {value}")
+            raise failure(
+                RuntimeError, f"cannot fill a tensor of {input.array.dtype.name} with the Scalar {value}"
+            )
         value = ops.full((), value, dtype=input.dtype)
     x = with_a_dimension(input)
     n = x.array.shape[dim]
@@ -132,7 +134,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # By an index, or by a mask.
 
 
-@public(method=True, inplace=True)
+@public(method=True)
 def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> Tensor:
     """`input` with `values` put, or added, at `input[indices]`. Source: `torch.index_put`."""
     if input.array.dtype != values.array.dtype:

@@ -146,7 +146,7 @@ def check_ranks(ranks: Sequence[int], *tensors: Tensor) -> None:
         )
 
 
-@public(method=True, aliases=("spmm",))
+@public(method=True, aliases=("spmm", "dsmm"))
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices, of which one may be sparse. Source: `torch.mm`."""
     if isinstance(input, Tensor) and isinstance(mat2, Tensor):
@@ -229,7 +229,7 @@ def combined(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
     if input.array.dtype != dtype:
         raise failure(
             RuntimeError,
-            f"{name}: expected all operands to have the same dtype, got {input.array.dtype.name} and "
+            f"{name}: Input dtypes must be the same, got {input.array.dtype.name} and "
             f"{dtype.name}; convert one with .to(dtype)",
         )
     for factor in (beta, alpha):

@@ -85,14 +85,12 @@ def _svd_numpy(x: np.ndarray, full_matrices: bool) -> tuple[np.ndarray, np.ndarr
     return left, right, values
 
 
-def _svd_gradient(g: list[Tensor], x: Tensor, out: Tensor, out1: Tensor) -> Tensor:
-    """U and V are kept, and the singular values follow from them."""
-    check_real_gradient("linalg.svd", x.array.dtype)
-    rows, columns = x.array.shape[-2:]
+def _svd_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor, out2: Tensor) -> Tensor:
+    check_real_gradient("linalg.svd", x_type.dtype)
+    rows, columns = x_type.shape[-2:]
     count = min(rows, columns)
     g_left, g_right, g_values = ops.narrow(g[0], -1, 0, count), ops.narrow(g[1], -2, 0, count), g[2]
-    left, right = ops.narrow(out, -1, 0, count), ops.narrow(out1, -2, 0, count)
-    values = ops.sum(left * ops.matmul(x, ops.adjoint(right)), -2)
+    left, right, values = ops.narrow(out, -1, 0, count), ops.narrow(out1, -2, 0, count), out2
     gaps = _gaps(values * values)
     from_left = _quotient(skew(ops.matmul(ops.adjoint(left), g_left)), gaps) * values[..., None, :]
     from_right = values[..., :, None] * _quotient(skew(ops.matmul(right, ops.adjoint(g_right))), gaps)
@@ -156,6 +154,7 @@ _svdvals = Opaque(
     _converged(lambda x: np.linalg.svd(x, compute_uv=False), "linalg.svdvals"),
     _svdvals_types,
     {"x": _svdvals_gradient},
+    "LinalgSvdBackward0",
 )
 
 
@@ -240,6 +239,7 @@ _eigvalsh = Opaque(
     _converged(lambda x, UPLO: np.linalg.eigvalsh(x, UPLO), "linalg.eigvalsh"),
     lambda types, UPLO: TensorType(types[0].shape[:-1], real_dtype(types[0].dtype)),
     {"x": _eigvalsh_gradient},
+    "LinalgEighBackward0",
 )
 
 

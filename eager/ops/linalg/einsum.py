@@ -69,7 +69,10 @@ def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]],
     terms = left.split(",")
     for c in left.replace(",", "") + right:
         if c not in _LETTERS and c != ".":
-            raise failure(RuntimeError, f"invalid subscript {c!r} in {equation!r}; they must be in [a-zA-Z]")
+            raise failure(
+                RuntimeError,
+                f"einsum(): invalid subscript given: {c!r} in {equation!r}, subscripts must be in [a-zA-Z]",
+            )
     if len(terms) != len(operands):
         more = "more" if len(operands) > len(terms) else "fewer"
         raise failure(
@@ -83,7 +86,11 @@ def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]],
         before, ellipsis, after = _around_ellipsis(term, equation)
         extra = x.array.ndim - len(before) - len(after)
         if extra < 0 or (extra and not ellipsis):
-            raise failure(RuntimeError, f"{term!r} does not fit an operand of shape {list(x.array.shape)}")
+            raise failure(
+                RuntimeError,
+                "einsum(): the number of subscripts in the equation does not match the number of "
+                f"dimensions: {term!r} for an operand of shape {list(x.array.shape)}",
+            )
         batch = [f".{i}" for i in range(extra, 0, -1)]
         dots = batch if len(batch) > len(dots) else dots
         inputs.append([*before, *batch, *after])

@@ -1,4 +1,4 @@
-"""Fourier transforms, by NumPy's `fft` (which keeps single precision).
+"""Fourier transforms, by SciPy's `fft` (which keeps single precision, and transforms several rows at a time).
 
 Three ops do all of it, as in PyTorch: complex to complex, real to one half of a symmetric spectrum,
 and back. Each one's gradient is another of them.
@@ -16,13 +16,14 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import positions
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.places.device import on_cpu
+from fusegrad.eager.core.sizes import Ints, positions
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.linalg.matrices import real_dtype
 from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.shape.shape import normal_dim
 
-# NumPy's names say which direction is scaled by 1/n. The transposed transform goes the other way with
+# The names of norms say which direction is scaled by 1/n. The transposed transform goes the other way with
 # the same scale, so its direction has the other name.
 _TRANSPOSED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
@@ -39,8 +40,22 @@ def _with_size(size: Sequence[int], dim: int, n: int) -> tuple[int, ...]:
 # The three ops. Params: `dim`, a tuple of dimensions, the halved one last; `norm`, NumPy's.
 
 
+def _transform(name: str) -> Callable[..., np.ndarray]:
+    """SciPy's function, which is imported at its first use."""
+
+    def evaluate(x: np.ndarray, dim: tuple[int, ...], norm: str, sizes: Sequence[int] | None = None) -> Any:
+        from scipy import fft
+
+        return getattr(fft, name)(x, sizes, axes=dim, norm=norm)
+
+    return evaluate
+
+
+_fftn, _ifftn, _rfftn, _irfftn = map(_transform, ("fftn", "ifftn", "rfftn", "irfftn"))
+
+
 def _c2c_numpy(x: np.ndarray, dim: tuple[int, ...], norm: str, forward: bool) -> np.ndarray:
-    return (np.fft.fftn if forward else np.fft.ifftn)(x, axes=dim, norm=norm)  # type: ignore[arg-type]
+    return (_fftn if forward else _ifftn)(x, dim, norm)
 
 
 _c2c: Opaque = Opaque(
@@ -61,17 +76,25 @@ def _r2c_type(types: Sequence[TensorType], dim: tuple[int, ...], norm: str) -> T
     return TensorType(_with_size(size, dim[-1], size[dim[-1]] // 2 + 1), _complex(dtype))
 
 
+def _twice(g: Tensor, dim: int, n: int, factor: float) -> Tensor:
+    """Half a spectrum of `n` points with what stands for two elements of the whole one times `factor`."""
+    count = g.array.shape[dim]
+    factors = np.ones(count)
+    factors[1 : 1 + n - count] = factor
+    size = _with_size((1,) * g.array.ndim, dim, count)
+    return g * ops.tensor(factors.reshape(size), dtype=dtypes.as_dtype(real_dtype(g.array.dtype)))
+
+
 def _r2c_gradient(g: Tensor, x_type: TensorType, dim: tuple[int, ...], norm: str) -> Tensor:
-    """The half that was not given has no gradient."""
-    whole = _resized(g, dim[-1], x_type.shape[dim[-1]])
-    params = {"dim": dim, "norm": _TRANSPOSED[norm], "forward": False}
-    return ops.real(bind(_c2c, (whole,), params))
+    """The half that was not given has no gradient: c2r counts it in."""
+    n = x_type.shape[dim[-1]]
+    return bind(_c2r, (_twice(g, dim[-1], n, 0.5),), {"dim": dim, "norm": _TRANSPOSED[norm], "n": n})
 
 
 _r2c: Opaque = Opaque(
     "fft_r2c",
     "x",
-    lambda x, dim, norm: np.fft.rfftn(x, axes=dim, norm=norm),
+    _rfftn,
     _r2c_type,
     {"x": _r2c_gradient},
 )
@@ -79,7 +102,7 @@ _r2c: Opaque = Opaque(
 
 def _c2r_numpy(x: np.ndarray, dim: tuple[int, ...], norm: str, n: int) -> np.ndarray:
     sizes = [n if d == dim[-1] else x.shape[d] for d in dim]
-    return np.fft.irfftn(x, sizes, axes=dim, norm=norm)  # type: ignore[arg-type]
+    return _irfftn(x, dim, norm, sizes)
 
 
 def _c2r_type(types: Sequence[TensorType], dim: tuple[int, ...], norm: str, n: int) -> TensorType:
@@ -90,14 +113,10 @@ def _c2r_type(types: Sequence[TensorType], dim: tuple[int, ...], norm: str, n: i
 def _c2r_gradient(g: Tensor, dim: tuple[int, ...], norm: str, n: int) -> Tensor:
     """What stands for two elements of the whole spectrum counts twice."""
     half = bind(_r2c, (g,), {"dim": dim, "norm": _TRANSPOSED[norm]})
-    count = half.array.shape[dim[-1]]
-    twice = np.ones(count)
-    twice[1 : 1 + n - count] = 2
-    size = _with_size((1,) * half.array.ndim, dim[-1], count)
-    return half * ops.tensor(twice.reshape(size), dtype=g.dtype)
+    return _twice(half, dim[-1], n, 2)
 
 
-_c2r = Opaque("fft_c2r", "x", _c2r_numpy, _c2r_type, {"x": _c2r_gradient})
+_c2r: Opaque = Opaque("fft_c2r", "x", _c2r_numpy, _c2r_type, {"x": _c2r_gradient})
 
 
 # Arguments.
@@ -210,7 +229,7 @@ def _from_half(name: str, input: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
     return bind(_c2r, (x,), {"dim": dims, "norm": norm, "n": n})
 
 
-def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fftn(input: Tensor, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform over `dim` (all by default). Source: `torch.fft.fftn`.
 
     s: sizes to cut or fill up to with zeros first. norm: "backward" (no scale), "forward" (1/n) or
@@ -219,17 +238,17 @@ def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None)
     return _whole("fft.fftn", input, s, dim, norm, True)
 
 
-def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def ifftn(input: Tensor, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Tensor:
     """The inverse of `fftn`. Source: `torch.fft.ifftn`."""
     return _whole("fft.ifftn", input, s, dim, norm, False)
 
 
-def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def rfftn(input: Tensor, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Tensor:
     """`fftn` of real numbers: the half of the last of `dim` that says all. Source: `torch.fft.rfftn`."""
     return _to_half("fft.rfftn", input, s, dim, _norm("fft.rfftn", norm))
 
 
-def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def irfftn(input: Tensor, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`; real. Source: `torch.fft.irfftn`.
 
     The last size is 2 (n - 1) where `s` does not say it.
@@ -237,12 +256,12 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     return _from_half("fft.irfftn", input, s, dim, _norm("fft.irfftn", norm))
 
 
-def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def hfftn(input: Tensor, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Tensor:
     """`fftn` of one half of a signal that is symmetric; real. Source: `torch.fft.hfftn`."""
     return _from_half("fft.hfftn", ops.conj(input), s, dim, _TRANSPOSED[_norm("fft.hfftn", norm)])
 
 
-def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def ihfftn(input: Tensor, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Tensor:
     """The inverse of `hfftn`. Source: `torch.fft.ihfftn`."""
     return ops.conj(_to_half("fft.ihfftn", input, s, dim, _TRANSPOSED[_norm("fft.ihfftn", norm)]))
 
@@ -261,7 +280,9 @@ def _over_one(several: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _over_two(several: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def function(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    def function(
+        input: Tensor, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None
+    ) -> Tensor:
         return several(input, s, dim, norm)
 
     return _renamed(function, f"{several.__name__[:-1]}2", "two dimensions", several)
@@ -310,11 +331,11 @@ def _shifted(input: Tensor, dim: Any, back: bool) -> Tensor:
     return ops.roll(input, steps, places) if places else ops.clone(input)
 
 
-def fftshift(input: Tensor, dim: Any = None) -> Tensor:
+def fftshift(input: Tensor, dim: Ints | None = None) -> Tensor:
     """With the zero frequency in the middle of `dim` (all by default). Source: `torch.fft.fftshift`."""
     return _shifted(input, dim, back=False)
 
 
-def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
+def ifftshift(input: Tensor, dim: Ints | None = None) -> Tensor:
     """The inverse of `fftshift`. Source: `torch.fft.ifftshift`."""
     return _shifted(input, dim, back=True)

@@ -182,9 +182,13 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     full rank, except by "gelsy"; else they are empty.
     """
     name = "linalg.lstsq"
+    if A.array.ndim < 2:
+        raise failure(RuntimeError, f"{name}: input must have at least 2 dimensions, got {A.array.ndim}")
     check_matrix(name, A)
     check_floating(name, B, "B")
     check_same_dtype(name, A, B)
+    if not B.array.ndim:
+        raise failure(RuntimeError, f"{name}: other must have at least 1 dimension")
     driver = "gelsy" if driver is None else driver
     if driver not in _DRIVERS:
         raise failure(RuntimeError, f"{name}: parameter `driver` should be one of {_DRIVERS}, got {driver!r}")

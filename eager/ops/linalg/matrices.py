@@ -109,21 +109,24 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 # Checks.
 
 
-def check_matrix(name: str, x: Tensor, what: str = "A") -> Tensor:
-    """`x`, which must be one matrix or more of floating-point (or complex) numbers; else RuntimeError."""
+def check_matrix(name: str, x: Tensor, what: str = "A", half: bool = False) -> Tensor:
+    """`x`, which must be one matrix or more of floating-point (or complex) numbers; else RuntimeError.
+
+    half: also those of two bytes, which LAPACK does not have.
+    """
     if not isinstance(x, Tensor):
         raise failure(TypeError, f"{name}: expected {what} to be a Tensor, got {type(x).__name__}")
     if x.array.ndim < 2:
         raise failure(
             RuntimeError,
             f"{name}: The input tensor {what} must have at least 2 dimensions, "
-            f"got shape {list(x.array.shape)}",
+            f"got shape {list(x.array.shape)}: expected a tensor with 2 or more dimensions",
         )
-    check_floating(name, x, what)
+    check_floating(name, x, what, half)
     return x
 
 
-def check_floating(name: str, x: Tensor, what: str = "A") -> None:
+def check_floating(name: str, x: Tensor, what: str = "A", half: bool = False) -> None:
     """Refuse dtypes that LAPACK has no routines for."""
     dtype = x.array.dtype
     if dtype.kind not in "fcV":
@@ -132,7 +135,7 @@ def check_floating(name: str, x: Tensor, what: str = "A") -> None:
             f"{name}: Expected a floating point or complex tensor as input. Got {what} of {dtype.name}; "
             "convert it with .to(fusegrad.float32)",
         )
-    if dtype.itemsize == 2:
+    if dtype.itemsize == 2 and not half:
         raise failure(
             RuntimeError,
             f"{name}: Low precision dtypes not supported. Got {what} of {dtype.name}; use .float()",
@@ -205,5 +208,5 @@ def raise_where(info: np.ndarray, name: str, explain: str) -> None:
         place = tuple(int(i) for i in np.argwhere(info)[0])
         which = ""
         if place:
-            which = f"(Batch element {place[0] if len(place) == 1 else place}): "
+            which = f"(Batch element {np.ravel_multi_index(place, info.shape)}): "
         raise failure(LinAlgError, f"{name}: {which}{explain.format(int(info[place]))}")

@@ -13,6 +13,7 @@ from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.names import internal
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.decomposition import svdvals
@@ -74,7 +75,12 @@ def _matrix_exp_gradient(g: Tensor, x: Tensor) -> Tensor:
 
 
 _matrix_exp: Opaque = Opaque(
-    "matrix_exp", "x", _matrix_exp_numpy, lambda types: types[0], {"x": _matrix_exp_gradient}
+    "matrix_exp",
+    "x",
+    _matrix_exp_numpy,
+    lambda types: types[0],
+    {"x": _matrix_exp_gradient},
+    "LinalgMatrixExpBackward0",
 )
 
 
@@ -93,7 +99,9 @@ def matrix_exp(A: Tensor) -> Tensor:
 # Norms.
 
 
-def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def norm(
+    A: Tensor, ord: Any = None, dim: Ints | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """A vector norm, or a matrix norm for two dimensions and an `ord`. Source: `torch.linalg.norm`.
 
     Without `dim`: of all elements, or for an `ord` given, of the one vector or matrix that A then must be.
@@ -114,34 +122,56 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
     return reduction.vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
+def _extreme(values: Tensor, dim: int, ord: Any) -> Tensor:
+    """The largest along a dimension, 0 if there are none, or the smallest for a negative `ord`."""
+    if ord > 0 and not values.array.shape[dim]:
+        return ops.sum(values, dim, keepdim=True)
+    return (ops.amax if ord > 0 else ops.amin)(values, dim, keepdim=True)
+
+
 @internal
 def matrix_norm(
-    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+    A: Tensor, ord: Any = "fro", dim: Ints = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2. Source: `torch.linalg.matrix_norm`."""
     name = "linalg.matrix_norm"
     if dtype is not None:
         A = ops.cast(A, dtype)
-    check_matrix(name, A)
+    check_matrix(name, A, half=ord not in ("nuc", 2, -2))
+    if isinstance(ord, complex):
+        raise failure(RuntimeError, f"{name}: Expected a non-complex scalar as the order of norm, got {ord}.")
     dims = [normal_dim(d, A.array.ndim) for d in dim] if not isinstance(dim, int) else [dim]
-    if len(dims) != 2 or dims[0] == dims[1]:
-        raise failure(RuntimeError, f"{name}: dim must be a 2-tuple of different dimensions. Got {dim}")
+    if len(dims) != 2:
+        raise failure(RuntimeError, f"{name}: dim must be a 2-tuple. Got {dim}")
+    if dims[0] == dims[1]:
+        raise failure(RuntimeError, f"{name}: dims must be different. Got {dim}")
     if ord == "fro":
         return reduction.vector_norm(A, 2, tuple(dims), keepdim)
     if ord in (1, -1, math.inf, -math.inf):
         summed, kept = dims if abs(ord) == 1 else dims[::-1]
         columns = ops.sum(ops.abs(A), summed, keepdim=True)
-        found = (ops.amax if ord > 0 else ops.amin)(columns, kept, keepdim=True)
+        found = _extreme(columns, kept, ord)
     elif ord in ("nuc", 2, -2):
         values = svdvals(ops.movedim(A, dims, (-2, -1)))
         if ord == "nuc":
             found = ops.sum(values, -1, keepdim=True)
         else:
-            found = (ops.amax if ord > 0 else ops.amin)(values, -1, keepdim=True)
+            found = _extreme(values, -1, ord)
         found = ops.movedim(ops.unsqueeze(found, -1), (-2, -1), dims)
     else:
-        raise failure(RuntimeError, f"{name}: Order {ord!r} not supported.")
+        raise failure(RuntimeError, f"{name}: Order {ord} not supported.")
     return found if keepdim else ops.squeeze(found, tuple(dims))
+
+
+@public
+def nuclear_norm(input: Tensor, dim: Ints | None = None, keepdim: bool = False) -> Tensor:
+    """The sum of the singular values of a matrix, or of those along `dim`. Source: `torch.nuclear_norm`.
+
+    >>> import fusegrad as fg
+    >>> fg.nuclear_norm(fg.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(7.)
+    """
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
 
 
 def cond(A: Tensor, p: Any = None) -> Tensor:
@@ -153,8 +183,12 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     check_matrix(name, A)
     if p is None or p in (2, -2):
         values = svdvals(A)
+        if not values.array.shape[-1]:
+            return ops.zeros(values.array.shape[:-1], dtype=values.dtype)
         first, last = ops.select(values, -1, 0), ops.select(values, -1, -1)
         return last / first if p == -2 else first / last
+    if isinstance(p, str) and p not in ("fro", "nuc"):
+        raise failure(RuntimeError, f"{name} got an invalid norm type: {p}")
     check_square(name, A)
     inverse, info = inv_ex(A)
     regular = ops.eq(info, 0)
@@ -265,6 +299,8 @@ def _chained(matrices: Sequence[Tensor], split: list[list[int]], first: int, las
 @public
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of matrices in the cheapest order. Source: `torch.chain_matmul`."""
+    if not matrices:
+        raise failure(RuntimeError, "chain_matmul(): Expected one or more matrices")
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 
@@ -272,7 +308,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse for `tensordot` over `ind` dimensions. Source: `torch.linalg.tensorinv`."""
     name = "linalg.tensorinv"
     if ind <= 0:
-        raise failure(RuntimeError, f"{name}: expected a strictly positive integer for 'ind', got {ind}")
+        raise failure(RuntimeError, f"{name}: Expected a strictly positive integer for 'ind', got {ind}")
     size = A.array.shape
     rows, columns = math.prod(size[:ind]), math.prod(size[ind:])
     if rows != columns:

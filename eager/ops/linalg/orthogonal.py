@@ -53,9 +53,11 @@ def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor,
     rows, columns = x_type.shape[-2:]
     if mode == "r" or (mode == "complete" and rows > columns):
         reason = "Q is not computed" if mode == "r" else "there are more rows than columns"
+        when = "" if mode == "r" else "and nrows > ncols"
         raise failure(
             RuntimeError,
-            f"linalg.qr: it has no gradient with mode={mode!r}, since {reason}; use mode='reduced'",
+            f"linalg.qr: The QR decomposition is not differentiable when mode={mode!r} {when}: {reason}; "
+            "use mode='reduced'",
         )
     inner = ops.matmul(g_r, ops.adjoint(r)) - ops.matmul(ops.adjoint(q), g_q)
     if rows >= columns:
@@ -81,7 +83,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
     """
     if mode not in ("reduced", "complete", "r"):
         raise failure(
-            RuntimeError, f"linalg.qr: mode must be one of 'reduced', 'complete' or 'r', got {mode!r}"
+            RuntimeError, f"qr received unrecognized mode {mode!r}: it must be 'reduced', 'complete' or 'r'"
         )
     return _Qr(*bind(_qr, (check_matrix("linalg.qr", A),), {"mode": mode}))
 
@@ -139,7 +141,8 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     if rows < columns or columns < tau.array.shape[-1] or input.array.shape[:-2] != tau.array.shape[:-1]:
         raise failure(
             RuntimeError,
-            f"{name}: input.shape[-2] must be at least input.shape[-1], and this at least tau.shape[-1], "
+            f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1], and "
+            "input.shape[-1] must be greater than or equal to tau.shape[-1], "
             f"with the same batch dimensions; got {list(input.array.shape)} and {list(tau.array.shape)}",
         )
     vectors, factor = _reflectors(name, input, tau)

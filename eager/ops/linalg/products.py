@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
@@ -54,12 +55,19 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     check_ranks((1, 1), vec1, vec2)
     input = ops.expand(input, (vec1.array.shape[0], vec2.array.shape[0]))
     product = outer(vec1, vec2)
-    if input.array.dtype.kind == "b" and product.array.dtype.kind == "b":
+    bools = input.array.dtype.kind == "b" and product.array.dtype.kind == "b"
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, bool) and not bools:
+            raise failure(RuntimeError, f"Boolean {name} only supported for Boolean results.")
+        if product.array.dtype.kind in "biu" and isinstance(factor, (float, complex)):
+            raise failure(
+                RuntimeError,
+                f"addr: for integral input tensors, argument {name} must not be a floating point number. "
+                f"Got {factor}",
+            )
+        dtypes.held(factor, dtypes.opmath(product.array.dtype))
+    if bools:
         return (product & bool(alpha)) | (input & bool(beta))
-    if product.array.dtype.kind in "iu" and (isinstance(beta, float) or isinstance(alpha, float)):
-        raise failure(
-            RuntimeError, f"addr: for integers, beta and alpha must be integers, got {beta} and {alpha}"
-        )
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 
@@ -90,6 +98,12 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear: inputs [..., in1] and [..., in2] and a weight [out, in1, in2] are needed, got shapes "
             f"{list(first)}, {list(second)} and {list(size)}",
         )
+    if bias is not None and bias.array.shape != size[:1]:
+        raise failure(
+            RuntimeError,
+            f"bilinear: bias size does not match weight size: got {list(bias.array.shape)} but expected "
+            f"{list(size[:1])}",
+        )
     result = ops.einsum("...i,oij,...j->...o", input1, weight, input2)
     return result if bias is None else result + bias
 
@@ -107,7 +121,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         if not 0 <= dims <= min(a.array.ndim, b.array.ndim):
             raise failure(
                 RuntimeError,
-                f"tensordot expects 0 <= dims <= the number of dimensions, got {dims} for shapes "
+                f"tensordot expects dims >= 0 and at most the number of dimensions, got {dims} for shapes "
                 f"{list(a.array.shape)} and {list(b.array.shape)}",
             )
         dims = (range(a.array.ndim - dims, a.array.ndim), range(dims))

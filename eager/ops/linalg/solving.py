@@ -264,7 +264,7 @@ def triangular_solve(
     """(solution, cloned_coefficient) of A X = `input` for triangular A. Source: `torch.triangular_solve`."""
     name = "triangular_solve"
     a, right = same_batch(name, check_square(name, A), check_matrix(name, input, "b"))
-    matrix, kept = (ops.adjoint(a), not upper) if transpose else (a, upper)
+    matrix, kept = (ops.transpose(a, -2, -1), not upper) if transpose else (a, upper)
     solution = solve_triangular(matrix, right, upper=kept, unitriangular=unitriangular)
     return _TriangularSolve(solution, ops.clone(a))
 
@@ -360,7 +360,13 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
 
 
 def _cholesky_inverse_numpy(factor: np.ndarray, upper: bool) -> np.ndarray:
-    triangle = lapack("potri", factor)(factor, lower=not upper)[0]
+    triangle, zero = lapack("potri", factor)(factor, lower=not upper)
+    if zero > 0:
+        raise failure(
+            np.linalg.LinAlgError,
+            f"cholesky_inverse: The diagonal element {zero} is zero, the inversion could not be completed "
+            "because the input matrix is singular.",
+        )
     lower = triangle.T.conj() if upper else triangle
     return np.tril(lower) + np.tril(lower, -1).T.conj()
 
@@ -384,7 +390,7 @@ _cholesky_inverse = PerMatrix(
 @public(method=True)
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, from its Cholesky factor. Source: `torch.cholesky_inverse`."""
-    return bind(_cholesky_inverse, (check_square("cholesky_inverse", input, "L"),), {"upper": bool(upper)})
+    return bind(_cholesky_inverse, (check_square("cholesky_inverse", input, "L"),), {"upper": upper})
 
 
 # Determinants.

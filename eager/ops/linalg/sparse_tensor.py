@@ -27,10 +27,11 @@ from fusegrad.eager.core.memory_order import sparse_coo
 from fusegrad.eager.core.names import internal
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import device, on_cpu
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.pytree import hold_tensors
 from fusegrad.eager.core.state import is_grad_enabled
-from fusegrad.eager.core.tensor import Size, Tensor, device, on_cpu
+from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.ops.declare import method, public
 
 # The product of a sparse matrix, by its rows, columns and values, with a dense one.
@@ -104,9 +105,30 @@ class SparseTensor:
         """The number of dimensions."""
         return len(self._size)
 
+    ndimension = dim
+
     def numel(self) -> int:
         """The number of elements, zeros included."""
         return math.prod(self._size)
+
+    nelement = numel
+
+    def is_floating_point(self) -> bool:
+        """Whether the values are real numbers."""
+        return self._elements.is_floating_point()
+
+    def is_complex(self) -> bool:
+        """Whether the values are complex."""
+        return self._elements.is_complex()
+
+    def element_size(self) -> int:
+        """The number of bytes of a value."""
+        return self._elements.element_size()
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the values were made by the user."""
+        return self._elements.is_leaf
 
     def sparse_dim(self) -> int:
         """How many dimensions indices are given for."""
@@ -265,6 +287,11 @@ class SparseTensor:
         if self.ndim != 2:
             raise failure(RuntimeError, f"t() expects a tensor with 2 dimensions, but self is {self.ndim}D")
         return self.transpose(0, 1)
+
+    @property
+    def mT(self) -> SparseTensor:
+        """The last two dimensions exchanged."""
+        return self.transpose(self.ndim - 2, self.ndim - 1)
 
     @property
     def T(self) -> SparseTensor:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index import embedding as tables
@@ -153,7 +154,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 
 
 @public
-def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool1d(input: Tensor, output_size: Ints) -> tuple[Tensor, Tensor]:
     """The largest of so many windows, and their positions. Source: `torch.adaptive_max_pool1d`."""
     pooled: tuple[Tensor, Tensor] = irregular_pooling.adaptive_max_pool1d(input, output_size, True)
     return pooled

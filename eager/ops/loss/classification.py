@@ -184,8 +184,30 @@ def nll_loss(
     if weight is None:
         loss = bind(_nll, (rows, classes), params)
     else:
+        _check_weight(weight, count)
+        _check_dtype(weight, input)
         loss = bind(_nll_weighted, (rows, classes, weight), params)
     return owned(ops.reshape(loss, target.array.shape)) if how == "none" else loss
+
+
+def _check_weight(weight: Tensor, count: int) -> None:
+    """Refuse weights that are not one for each class."""
+    if weight.array.shape != (count,):
+        raise failure(
+            RuntimeError,
+            f"weight tensor should be defined either for all {count} classes or no classes but got weight "
+            f"tensor of shape: {list(weight.array.shape)}",
+        )
+
+
+def _check_dtype(weight: Tensor, input: Tensor) -> None:
+    """Refuse weights of another dtype than the scores'."""
+    if weight.array.dtype != input.array.dtype:
+        raise failure(
+            RuntimeError,
+            f"expected scalar type {input.dtype.scalar} but found {weight.dtype.scalar}: the weights have "
+            "the dtype of the scores",
+        )
 
 
 def _as_rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -278,6 +300,7 @@ def _against_probabilities(
     if smoothing:
         target = target * (1 - smoothing) + smoothing / size[dim]
     if weight is not None:
+        _check_weight(weight, size[dim])
         logp = logp * ops.reshape(weight, (-1,) + (1,) * (len(size) - dim - 1))
     loss = -(logp * target).sum(dim)
     if how == "mean":

@@ -194,8 +194,12 @@ def _log_likelihood(log_probs: Tensor, labels: Tensor, inputs: Tensor, lengths: 
     # Two equal labels need the blank between them; different ones may follow each other.
     skips = ops.ne(labels, blank) & ops.ne(labels, ops.roll(labels, 2, 1))
     skips = skips & (ops.arange(places) >= 2)
-    start = ops.where(ops.arange(places) < 2, emitted[0], _NEVER) if steps else None
-    forward = ops.full((rows, places), _NEVER, dtype=log_probs.dtype) if start is None else start
+    # A row without inputs stands before the first label.
+    forward = ops.expand(ops.where(ops.arange(places) < 1, 0.0, _NEVER), (rows, places))
+    forward = ops.cast(forward, log_probs.dtype)
+    if steps:
+        start = ops.where(ops.arange(places) < 2, emitted[0], _NEVER)
+        forward = ops.where(ops.unsqueeze(inputs > 0, 1), start, forward)
     for step in range(1, steps):
         ways = [forward, _moved(forward, 1), ops.where(skips, _moved(forward, 2), _NEVER)]
         ahead = ops.logsumexp(ops.stack(ways), 0) + emitted[step]

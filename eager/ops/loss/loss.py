@@ -135,12 +135,11 @@ _mse = _pairwise(
 _l1 = _pairwise(
     "l1_loss", lambda x, y, _: np.abs(x - y), lambda x, y, _: ops.abs(x - y), lambda x, y, _: ops.sign(x - y)
 )
-_huber_op = _pairwise(
-    "huber_loss", _huber_numpy, _huber, lambda x, y, delta: ops.clamp(x - y, -float(delta), float(delta))
-)
+_huber_op = _pairwise("huber_loss", _huber_numpy, _huber, lambda x, y, delta: ops.clamp(x - y, -delta, delta))
 _smooth_op = _pairwise(
     "smooth_l1_loss", _smooth_numpy, _smooth, lambda x, y, beta: ops.clamp((x - y) / beta, -1.0, 1.0)
 )
+_huber_op.numbers_vary = _smooth_op.numbers_vary = True
 _bce_op = _pairwise(
     "binary_cross_entropy",
     _bce_numpy,

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind, describe
@@ -163,6 +164,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
             RuntimeError, f"the batches of {describe(x1)} and {describe(x2)} do not broadcast"
         ) from None
     sides = [ops.expand(x, batch + x.array.shape[-2:]) for x in (x1, x2)]
+    if dtypes.stands_for_float(p):
+        return vector_norm(ops.unsqueeze(sides[0], -2) - ops.unsqueeze(sides[1], -3), p, -1)
     return bind(_cdist, tuple(sides), {"p": float(p)})
 
 

@@ -26,8 +26,8 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.index import inplace as inplace_ops
-from fusegrad.eager.ops.inplace import IN_ITS_MEMORY, ONE_OP
+from fusegrad.eager.ops.index.repeated import filling
+from fusegrad.eager.ops.inplace import IN_ITS_MEMORY, ONE_OP, inplace
 from fusegrad.eager.ops.pointwise.comparison import at_least, at_most
 from fusegrad.eager.ops.pointwise.declare_pointwise import (
     OPERANDS,
@@ -52,7 +52,10 @@ def linked(gradient: Tensor, x: Tensor) -> Tensor:
 
 def applied(function: Callable[[Tensor], Tensor], input: Tensor, in_place: bool, name: str) -> Tensor:
     """`function(input)`, written into `input` where that is asked for."""
-    return inplace_ops.inplace(function, f"{name}_")(input) if in_place else function(input)
+    if not in_place:
+        return function(input)
+    write = inplace(function, f"{name}_")
+    return (filling(write) if name == "threshold" else write)(input)
 
 
 def _plain(
@@ -84,6 +87,7 @@ def _parametric(
     divisor: the parameter that must not be 0.
     """
     op = Elementwise(name, "x", numpy, rule, scalar, {"x": vjp})
+    op.numbers_vary = True
     accepted = {**defaults, "inplace": False} if in_place else defaults
     names = tuple(accepted)
 
@@ -97,7 +101,7 @@ def _parametric(
         for n, v in params.items():
             known = v if type(v) in OPERANDS else number(v)
             params[n] = known if isinstance(known, Tensor) else take(known, kind)
-        if divisor and type(params[divisor]) is float and not params[divisor]:
+        if divisor and not isinstance(params[divisor], Tensor) and not params[divisor]:
             raise failure(RuntimeError, f"{name}: {divisor} cannot be 0")
         return applied(lambda x: bind(op, (x,), params), input, write, name)
 

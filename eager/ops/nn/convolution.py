@@ -28,6 +28,7 @@ from fusegrad.eager.core.families import AnalyticOpaque
 from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.precision import in_half
@@ -318,9 +319,9 @@ def _convolution_of(name: str, rank: int) -> Callable[..., Tensor]:
         input: Tensor,
         weight: Tensor,
         bias: Tensor | None = None,
-        stride: Any = 1,
+        stride: Ints = 1,
         padding: Any = 0,
-        dilation: Any = 1,
+        dilation: Ints = 1,
         groups: int = 1,
     ) -> Tensor:
         input, weight, bias = in_half(input, weight, bias)
@@ -357,11 +358,11 @@ def _transpose_of(name: str, rank: int) -> Callable[..., Tensor]:
         input: Tensor,
         weight: Tensor,
         bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
         groups: int = 1,
-        dilation: Any = 1,
+        dilation: Ints = 1,
     ) -> Tensor:
         input, weight, bias = in_half(input, weight, bias)
         _check(name, rank, input, weight, bias, groups, transposed=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
@@ -71,7 +69,7 @@ def _alpha_dropped(
         return input
     if p == 1:
         return applied(lambda x: x * 0.0, input, inplace, name)
-    factor = 1 / math.sqrt((_SATURATION**2 * p + 1) * (1 - p))
+    factor = 1 / ((_SATURATION**2 * p + 1) * (1 - p)) ** 0.5
     kept = _kept(size(input), p, input)
     moved = (kept - 1) * (_SATURATION * factor) + _SATURATION * factor * p
     return applied(lambda x: x * (kept * factor) + moved, input, inplace, name)
@@ -107,16 +105,14 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Source: `torch.nn.functional.dropout2d`.
     """
     if input.array.ndim not in (3, 4):
-        warnings.warn(
+        warn(
             f"dropout2d: Received a {input.array.ndim}-D input to dropout2d, which is deprecated and will "
-            "result in an error in a future release. Please use dropout instead.",
-            stacklevel=2,
+            "result in an error in a future release. Please use dropout instead."
         )
     elif input.array.ndim == 3:
-        warnings.warn(
+        warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior "
-            "is desired - input is interpreted as shape (N, C, L). Please use dropout1d instead.",
-            stacklevel=2,
+            "is desired - input is interpreted as shape (N, C, L). Please use dropout1d instead."
         )
     return _dropped(input, p, training, inplace, "dropout2d", _per_feature)
 
@@ -124,10 +120,9 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels of [N, C, D, H, W] or [C, D, H, W] set to 0. Source: `torch.nn.functional.dropout3d`."""
     if input.array.ndim not in (4, 5):
-        warnings.warn(
+        warn(
             f"dropout3d: Received a {input.array.ndim}-D input to dropout3d, which is deprecated and will "
-            "result in an error in a future release. Please use dropout instead.",
-            stacklevel=2,
+            "result in an error in a future release. Please use dropout instead."
         )
     return _dropped(input, p, training, inplace, "dropout3d", _batched_features(5))
 

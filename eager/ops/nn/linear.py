@@ -11,6 +11,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind, wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.stand_in import putting_off
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.linalg import contraction
@@ -22,7 +23,8 @@ def quick(numpy: Callable[..., np.ndarray], recorded: Callable[..., Tensor], *va
 
     They are to an interpreter, and to autograd for a higher derivative.
     """
-    if state.interpreter is not None or state.grad_enabled:
+    without_values = putting_off and any(v.is_meta for v in values)
+    if state.interpreter is not None or state.grad_enabled or without_values:
         return recorded(*values)
     return wrap(numpy(*[v.array for v in values]))
 

@@ -19,6 +19,7 @@ from fusegrad.eager.core.families import AnalyticComposite
 from fusegrad.eager.core.memory_order import Order, channels
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -75,15 +76,27 @@ _standardize_affine = AnalyticComposite(
     _standardized_order,
 )
 
+_standardize.numbers_vary = _standardize_affine.numbers_vary = True
+
 
 def _normalized(
     x: Tensor, dims: tuple[int, ...], eps: float, node: str, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     """Standardised over `dims`, with a weight and bias that broadcast."""
-    params = {"dims": dims, "eps": float(eps), "node": node}
+    if dtypes.opmath(x.array.dtype) != x.array.dtype:  # squares of half precision overflow
+        wide, weight, bias = (_in_single(t) for t in (x, weight, bias))
+        return ops.cast(_normalized(wide, dims, eps, node, weight, bias), x.dtype)
+    params = {"dims": dims, "eps": dtypes.as_float(eps), "node": node}
     if weight is not None and bias is not None and weight.array.dtype == x.array.dtype == bias.array.dtype:
         return bind(_standardize_affine, (x, weight, bias), params)
     return _scaled(bind(_standardize, (x,), params), weight, bias)
+
+
+def _in_single(tensor: Tensor | None) -> Any:
+    """Half precision as float32."""
+    if tensor is None or dtypes.opmath(tensor.array.dtype) == tensor.array.dtype:
+        return tensor
+    return ops.cast(tensor, dtypes.float32)
 
 
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -148,8 +161,9 @@ def rms_norm(
     _check_floating(input)
     dims = _trailing(input, normalized_shape, weight=weight)
     small = dtypes.finfo(input.dtype).eps if eps is None else eps
-    input = input.contiguous()
-    return _scaled(input * ops.rsqrt(ops.mean(input * input, dims, True) + small), weight, None)
+    wide = _in_single(input.contiguous())
+    made = _scaled(wide * ops.rsqrt(ops.mean(wide * wide, dims, True) + small), _in_single(weight), None)
+    return ops.cast(made, input.dtype)
 
 
 # Over channels, the second dimension.
@@ -195,21 +209,23 @@ def batch_norm(
     _check_floating(input)
     _check_sizes(size[1:2], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     weight, bias = _per_channel(weight, len(size)), _per_channel(bias, len(size))
+    wide = _in_single(input)
     if not training:
         if running_mean is None or running_var is None:
             raise failure(RuntimeError, "running_mean and running_var must be defined in evaluation mode")
-        scale = ops.rsqrt(_per_channel(running_var, len(size)) + eps)  # type: ignore[operator]
-        scale = scale if weight is None else scale * weight
-        shift = -_per_channel(running_mean, len(size)) * scale  # type: ignore[operator]
+        scale = ops.rsqrt(_in_single(_per_channel(running_var, len(size))) + eps)
+        scale = scale if weight is None else scale * _in_single(weight)
+        shift = -_in_single(_per_channel(running_mean, len(size))) * scale
         if _CHANNELS(size, [input.array], {}) is None:
-            input = input.contiguous()
-        return _scaled(input, scale, shift if bias is None else shift + bias)
+            wide = wide.contiguous()
+        made = _scaled(wide, scale, shift if bias is None else shift + _in_single(bias))
+        return ops.cast(made, input.dtype)
     dims = (0, *range(2, len(size)))
     # A batch of no rows has no statistics, and leaves the running ones as they are.
     if (running_mean is not None or running_var is not None) and math.prod(size) != 0:
         with no_grad():
-            _moved_to(running_mean, ops.mean(input, dims), momentum)
-            _moved_to(running_var, input.var(dims), momentum)
+            _moved_to(running_mean, ops.mean(wide, dims), momentum)
+            _moved_to(running_var, wide.var(dims), momentum)
     return _normalized(input, dims, eps, "batch", weight, bias)
 
 
@@ -310,7 +326,7 @@ def _statistics(x: Tensor, dims: tuple[int, ...], eps: float, keepdim: bool) -> 
 
 @public
 def native_layer_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
+    input: Tensor, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`layer_norm`, the means and 1 / the deviations. Source: `torch.native_layer_norm`."""
     out = layer_norm(input, normalized_shape, weight, bias, eps)

@@ -25,6 +25,7 @@ from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.windows import (
@@ -157,6 +158,7 @@ _max_pick: Opaque = Opaque(
     _pick_numpy,
     _counted,
     {"x": lambda g, places, x_type, window: _put(g, places, x_type, window), "places": None},
+    lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackward0"),
     refuses="",
     order=channels(4, 5),
 )
@@ -166,6 +168,7 @@ _max_put: Opaque = Opaque(
     _put_numpy,
     _sized,
     {"x": lambda g, places, window: _picked(g, places, window), "places": None},
+    lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackwardBackward0"),
     refuses="",
     order=channels(4, 5),
 )
@@ -310,10 +313,10 @@ def _max_pool_of(name: str, rank: int) -> Callable[..., Any]:
 
     def max_pool(
         input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
@@ -360,9 +363,9 @@ def _avg_pool_of(name: str, rank: int) -> Callable[..., Tensor]:
 
     def avg_pool_1(
         input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Tensor:
@@ -375,7 +378,7 @@ def _lp_pool_of(name: str, rank: int) -> Callable[..., Tensor]:
     def lp_pool(
         input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> Tensor:
-        if math.isinf(norm_type):
+        if abs(norm_type) == math.inf:
             away = ops.abs(input)
             if norm_type > 0:
                 return _max_pools[rank - 1](away, kernel_size, stride, 0, 1, ceil_mode)

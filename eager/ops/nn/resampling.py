@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.memory_order import channels
@@ -259,7 +260,20 @@ def interpolate(
         # As PyTorch does it here: the same size is a copy, the double repeats, whatever the factor.
         steps = [n / m if m in (n, 2 * n) else s for n, m, s in zip(given, output, steps, strict=True)]
     maps = tuple((kind, n, m, s, align) for n, m, s in zip(given, output, steps, strict=True))
+    if input.array.dtype == np.uint8 and not mode.startswith("nearest"):
+        return _of_bytes(input, maps)
     return bind(_resample, (input,), {"maps": maps, "transposed": False})
+
+
+def _of_bytes(image: Tensor, maps: Any) -> Tensor:
+    """As PyTorch does it: along the rows first, and bytes again before the columns' turn."""
+    made = ops.cast(image, dtypes.float32)
+    for turn in (1, 0):
+        here = zip(maps, made.array.shape[2:], strict=True)
+        ways = tuple(m if i == turn else (m[0], n, n, 1.0, m[4]) for i, (m, n) in enumerate(here))
+        made = bind(_resample, (made,), {"maps": ways, "transposed": False})
+        made = ops.clamp(ops.round(made), 0, 255)
+    return ops.cast(made, dtypes.uint8)
 
 
 def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias: bool) -> None:
@@ -285,7 +299,8 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias:
             f"modes and their dimensions besides [N, C]: "
             + ", ".join(f"{m} {'/'.join(map(str, r))}" for m, (_, r) in _MODES.items()),
         )
-    if not (mode.startswith("nearest") and input.array.dtype == np.uint8):
+    bytes_too = mode.startswith("nearest") or rank == 2
+    if not (bytes_too and mode != "area" and input.array.dtype == np.uint8):
         check_kind("interpolate", input, "f")
 
 
@@ -381,7 +396,7 @@ def adaptive_size(name: str, input: Tensor, rank: int, output_size: Any, channel
 
 
 def _adaptive_avg_of(name: str, rank: int) -> Callable[..., Tensor]:
-    def adaptive_avg_pool(input: Tensor, output_size: Any) -> Tensor:
+    def adaptive_avg_pool(input: Tensor, output_size: Sequence[int | None] | int) -> Tensor:
         check_kind(name, input, "f")
         size = adaptive_size(name, input, rank, output_size, rank == 3)
         given = input.array.shape[-rank:]

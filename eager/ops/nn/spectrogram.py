@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -166,10 +164,9 @@ def istft(
         raise failure(RuntimeError, f"istft: window overlap add min: {weight.abs().min().item()}")
     signal = signal / weight
     if length is not None and end < start + length:
-        warnings.warn(
+        warn(
             "The length of signal is shorter than the length parameter. Result is being padded with zeros in "
-            "the tail. Please check your center and hop_length settings.",
-            stacklevel=2,
+            "the tail. Please check your center and hop_length settings."
         )
         signal = pad(signal, (0, start + length - end))
     return signal if input.dim() == 3 else signal.squeeze(0)

@@ -193,6 +193,22 @@ def _complex_type(types: Any) -> TensorType:
     return TensorType(np.broadcast_shapes(x.shape, y.shape), np.result_type(x.dtype, np.complex64))
 
 
+def _check_parts(x: Tensor, y: Tensor) -> None:
+    """Refuse two parts of a complex number of other dtypes than it has."""
+    if x.array.dtype.kind not in "f" or y.array.dtype.kind not in "f":
+        raise failure(
+            RuntimeError,
+            f"Expected both inputs to be Half, Float or Double tensors but got {x.dtype.scalar} and "
+            f"{y.dtype.scalar}",
+        )
+    if x.dtype is not y.dtype:
+        raise failure(
+            RuntimeError,
+            f"Expected object of scalar type {x.dtype.scalar} but got scalar type {y.dtype.scalar} for "
+            "second argument",
+        )
+
+
 def _complex_numpy(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     shape, dtype = _complex_type((x, y))
     result = np.empty(shape, dtype)
@@ -221,7 +237,9 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     >>> fg.complex(fg.tensor([1.0]), fg.tensor([2.0]))
     tensor([1.+2.j])
     """
-    return bind(_complex, (tensor_operand(real), tensor_operand(imag)))
+    parts = (tensor_operand(real), tensor_operand(imag))
+    _check_parts(*parts)
+    return bind(_complex, parts)
 
 
 @public
@@ -230,7 +248,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
     Raises RuntimeError unless both are floating point of one dtype.
     """
-    _complex_type((tensor_operand(abs).array, tensor_operand(angle).array))
+    _check_parts(tensor_operand(abs), tensor_operand(angle))
     return complex(abs * ops.cos(angle), abs * ops.sin(angle))
 
 

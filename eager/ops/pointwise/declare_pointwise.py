@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core import shared
 from fusegrad.eager.core.dtypes import plain_number
 from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import DTypeRule, Elementwise, Pointwise
 from fusegrad.eager.core.names import attach, renamed
-from fusegrad.eager.core.op import Op, bind, wrap
+from fusegrad.eager.core.op import Op, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.by_name import MISSING, by_name
+from fusegrad.eager.ops.arguments import MISSING
+from fusegrad.eager.ops.by_name import by_name
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.inplace import ONE_OP, OneOp
+from fusegrad.eager.ops.overrides.asking import answer, answer_operator, has_strangers
 
 # Types that may stand in an equation as they are; others are converted by `operand`.
 OPERANDS: set[type] = {Tensor, float, int, bool, complex}
@@ -54,7 +56,7 @@ def convertible(value: Any) -> Any:
     if type(value) in OPERANDS or isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray):
-        return wrap(shared.expose(value))
+        return ops.from_numpy(value)
     number = plain_number(value)
     return number if type(number) in OPERANDS else None
 
@@ -140,7 +142,12 @@ def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> C
         more = surplus is not None or out is not None or x is not None or a is not None or x1 is not None
         if more or input is MISSING:
             return by_name(function, (input,), {"out": out, "x": x, "a": a, "x1": x1}, surplus)
-        return bind(op, (input if type(input) in OPERANDS else operand(input),))
+        try:
+            return bind(op, (input if type(input) in OPERANDS else operand(input),))
+        except TypeError:
+            if has_strangers({0: input}):
+                return answer(form, {0: input})
+            raise
 
     FORMS[function] = form
     if isinstance(op, Pointwise):
@@ -178,13 +185,18 @@ def function_of_two(
         if more or x2 is not None or input is MISSING or other is MISSING:
             named = {"out": out, "x": x, "a": a, "x1": x1, "x2": x2}
             return by_name(function, (input, other), named, surplus)
-        return bind(
-            op,
-            (
-                input if type(input) in first else take_first(input),
-                other if type(other) in second else take_second(other),
-            ),
-        )
+        try:
+            return bind(
+                op,
+                (
+                    input if type(input) in first else take_first(input),
+                    other if type(other) in second else take_second(other),
+                ),
+            )
+        except TypeError:
+            if has_strangers({0: input, 1: other}):
+                return answer(form, {0: input, 1: other})
+            raise
 
     FORMS[function] = form
     if isinstance(op, Pointwise):
@@ -237,6 +249,7 @@ def unknown(what: str) -> Callable[..., Any]:
     def rule(g: Tensor) -> Tensor:
         raise failure(NotImplementedError, f"the derivative for '{what}' is not implemented.")
 
+    rule.is_unknown = True  # type: ignore[attr-defined]
     return rule
 
 
@@ -245,16 +258,18 @@ def declare_operator(name: str, function: Callable[[Any, Any], Any], reflected: 
 
     def operator(self: Tensor, other: Any) -> Any:
         if type(other) not in OPERANDS:
-            other = convertible(other)
-            if other is None:
-                return NotImplemented
+            operand = convertible(other)
+            if operand is None:
+                return answer_operator(f"__{name}__", self, other)
+            other = operand
         return function(self, other)
 
     def backwards(self: Tensor, other: Any) -> Any:
         if type(other) not in OPERANDS:
-            other = convertible(other)
-            if other is None:
-                return NotImplemented
+            operand = convertible(other)
+            if operand is None:
+                return answer_operator(f"__r{name}__", self, other)
+            other = operand
         if not isinstance(self, Tensor):
             raise failure(TypeError, f"expected a Tensor, got {type(self).__name__}")
         return function(other, self)

@@ -23,11 +23,18 @@ from fusegrad.eager.core.families import (
     REAL_NUMBER,
     Elementwise,
 )
+from fusegrad.eager.core.memory_order import (
+    asked_for,
+    channels_innermost,
+    contiguous_format,
+    preserve_format,
+    rows,
+)
 from fusegrad.eager.core.names import attach, internal
 from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.inplace import ONE_OP, OneOp
 from fusegrad.eager.ops.pointwise.declare_pointwise import (
     Unary,
@@ -298,6 +305,7 @@ def _divides_by_number(operands: Sequence[Any], params: Params) -> tuple[()] | N
 
 for _name in ("floor_divide", "remainder", "fmod"):
     REGISTRY[_name].positions = _divides_by_number
+    REGISTRY[_name].second_if_tensor = "" if _name == "floor_divide" else "y"
 
 # Rounding: gradients are zero.
 
@@ -389,8 +397,36 @@ _clone = Elementwise("clone", "x", lambda x: np.array(x, copy=True), ANY, lambda
 
 @public(method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy with memory of its own. Source: `torch.clone`."""
-    return bind(_clone, (input,))
+    """A copy with memory of its own, in the order of `memory_format`. Source: `torch.clone`."""
+    if memory_format is None or memory_format is preserve_format:
+        return bind(_clone, (input,))
+    if memory_format is contiguous_format:
+        return bind(_contiguous, (input,))
+    asked_for(memory_format, input.array.shape)
+    return bind(_channels_last, (input,))
+
+
+def _rows_of_channels(x: np.ndarray) -> np.ndarray:
+    order = channels_innermost(x.shape)
+    return np.array(x.transpose(order), order="C").transpose(np.argsort(order))
+
+
+_contiguous, _channels_last = [
+    Elementwise(name, "x", copied, ANY, lambda b, x: x, {"x": lambda g: g}, "CloneBackward0", order=order)
+    for name, copied, order in (
+        ("contiguous", lambda x: np.array(x, order="C"), rows),
+        ("channels_last", _rows_of_channels, channels_innermost),
+    )
+]
+
+
+@method
+def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """Itself where it lies in this order, else a copy that does. Source: `torch.Tensor.contiguous`."""
+    if memory_format is preserve_format:
+        raise failure(RuntimeError, "preserve memory format is unsupported by the contiguous operator")
+    asked_for(memory_format, input.array.shape)
+    return input if input.is_contiguous(memory_format) else clone(input, memory_format=memory_format)
 
 
 @public

@@ -113,6 +113,9 @@ _pow_tensor = _PowOp(
 )
 
 
+_pow_number.numbers_vary, _pow_number.special = _pow_tensor, (0.5, -0.5)
+
+
 def _zero_power(x: Any, y: Tensor) -> Any:
     """Where a power of 0 stays 0 (or 1) though the exponent changes."""
     counted = (y.real >= 0) & (y.imag == 0) if y.is_complex() else y >= 0
@@ -132,6 +135,8 @@ def log_of(x: Any) -> Any:
         return ops.log(x)
     if isinstance(x, complex):
         return cmath.log(x) if x else -math.inf
+    if dtypes.stands_for_float(x):
+        return ops.log(ops.full((), x, dtype=dtypes.float64))
     return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
 
 

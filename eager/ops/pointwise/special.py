@@ -60,7 +60,10 @@ def _clamp_gradient(g: Tensor, x: Tensor, min: Any, max: Any) -> Tensor:
 
 
 _NO_TENSOR = (float, int, type(None))  # bounds that leave the dtype of floats as it is
-_clamp = Elementwise("clamp", "x", _clamp_numpy, REAL_NUMBER, _clamp_scalar, {"x": _clamp_gradient})
+_clamp = Elementwise(
+    "clamp", "x", _clamp_numpy, REAL_NUMBER, _clamp_scalar, {"x": _clamp_gradient}, "ClampBackward1"
+)
+_clamp.numbers_vary = True
 
 
 @public(method=True, inplace=True)
@@ -143,6 +146,7 @@ _addcdiv = Elementwise(
         "z": lambda g, y, z, value: -g * (y * value / (z * z)),
     },
 )
+_addcmul.numbers_vary = _addcdiv.numbers_vary = True
 
 
 @public(method=True, inplace=True)
@@ -190,6 +194,7 @@ _lerp = Elementwise(
     ),
     {"x": lambda g, w: g * (1 - w), "y": lambda g, w: g * w, "w": lambda g, x, y: g * (y - x)},
 )
+_lerp.second_if_tensor = "w"
 
 
 @public(method=True, inplace=True)
@@ -325,6 +330,7 @@ _nan_to_num = Elementwise(
     _nan_to_num_scalar,
     {"x": lambda g, x: ops.where(ops.isfinite(x), g, 0.0)},
 )
+_nan_to_num.numbers_vary = True
 
 
 @public(method=True, inplace=True)
@@ -341,7 +347,7 @@ def nan_to_num(
     return bind(_nan_to_num, (input,), params)
 
 
-@public(method=True, inplace=True)
+@public(method=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where `mask` is true, `input` elsewhere. Source: `torch.Tensor.masked_fill`.
 

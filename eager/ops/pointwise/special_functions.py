@@ -18,6 +18,7 @@ from fusegrad.eager.core.families import ONLY_REAL_FLOAT, REAL_FLOAT, Pointwise
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.pointwise.declare_pointwise import (
@@ -80,6 +81,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
 
     Raises RuntimeError for a negative order.
     """
+    n = size_of(n)
     if n < 0:
         raise failure(RuntimeError, f"polygamma(n, x) does not support negative n, got {n}")
     return bind(_polygamma, (tensor_operand(input),), {"n": n}) if n else digamma(input)

@@ -8,27 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.underived import underived
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque
-from fusegrad.eager.core.op import TensorType, bind, wrap
+from fusegrad.eager.core.memory_order import Order
+from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import number, unknown
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
+from fusegrad.eager.ops.sized import bind_sized
 
 _INT64 = np.dtype(np.int64)
-
-
-def _depends_on_values(what: str) -> None:
-    """Tell a recorder that a result's shape depends on the values."""
-    if state.interpreter is not None:
-        state.interpreter.effect(f"asks for {what}, a result whose shape depends on the values")
+_LARGEST = int(np.iinfo(np.int64).max)
 
 
 # Distinct values.
@@ -54,40 +50,77 @@ def _ordered(rows: np.ndarray) -> np.ndarray:
     return np.lexsort(columns[::-1]) if len(columns) else np.arange(len(rows))
 
 
+def _distinct_numpy(
+    x: np.ndarray, dim: int | None, consecutive: bool, inverse: bool, counts: bool, size: int | None = None
+) -> Any:
+    place = 0 if dim is None else dim
+    rows = x.reshape(-1) if dim is None else np.moveaxis(x, dim, 0)
+    order = np.arange(len(rows)) if consecutive else _ordered(rows)
+    changes = _runs(rows[order])
+    first = np.flatnonzero(changes)
+    parts = [np.ascontiguousarray(np.moveaxis(rows[order[first]], 0, place))]
+    if inverse:
+        where = np.empty(len(rows), np.int64)
+        where[order] = np.cumsum(changes) - 1
+        parts.append(where.reshape(x.shape if dim is None else len(rows)))
+    if counts:
+        parts.append(np.diff(np.append(first, len(rows))).astype(np.int64))
+    return tuple(parts)
+
+
+def _distinct_type(
+    types: Sequence[TensorType], dim: int | None, consecutive: bool, inverse: bool, counts: bool, size: int
+) -> tuple[TensorType, ...]:
+    shape, dtype = types[0]
+    found = [TensorType((size,) if dim is None else (*shape[:dim], size, *shape[dim + 1 :]), dtype)]
+    if inverse:
+        found.append(TensorType(shape if dim is None else (shape[dim],), _INT64))
+    if counts:
+        found.append(TensorType((size,), _INT64))
+    return tuple(found)
+
+
+def _distinct_order(shape: tuple[int, ...], operands: Sequence[np.ndarray], params: Params) -> Order:
+    """Slice by slice."""
+    dim = params["dim"]
+    return (dim, *(d for d in range(len(shape)) if d != dim)) if dim and len(shape) > 1 else None
+
+
+_DISTINCT = Opaque(
+    "distinct", "x", _distinct_numpy, _distinct_type, {"x": unknown("unique")}, order=_distinct_order
+)
+# How many there are.
+_COUNT_DISTINCT = Opaque(
+    "count_distinct",
+    "x",
+    lambda x, dim, consecutive: np.array(
+        _distinct_numpy(x, dim, consecutive, False, False)[0].shape[dim or 0], np.int64
+    ),
+    lambda types, dim, consecutive: TensorType((), _INT64),
+    None,
+)
+
+
 def _distinct(
     input: Tensor, dim: int | None, consecutive: bool, return_inverse: bool, return_counts: bool
 ) -> Any:
     """The distinct elements (or slices along `dim`), and what else is asked for."""
-    _depends_on_values("distinct values")
-    x = input.array
-    if dim is None:
-        place, rows, inverse_shape = 0, x.reshape(-1), x.shape
-    else:
-        if not x.ndim:
+    size = input.array.shape
+    if dim is not None:
+        if not size:
             raise failure(IndexError, f"Dimension specified as {dim} but tensor has no dimensions")
-        place = normal_dim(dim, x.ndim)
-        rows = np.moveaxis(x, place, 0)
-        inverse_shape = rows.shape[:1]
-        if not rows.size and 0 in rows.shape[1:]:
+        dim = normal_dim(dim, len(size))
+        if not input.array.size and 0 in (*size[:dim], *size[dim + 1 :]):
             raise failure(
                 RuntimeError,
                 f"There are 0 sized dimensions, and they aren't selected, so unique cannot be applied "
-                f"(shape {list(x.shape)}, dim {dim})",
+                f"(shape {list(size)}, dim {dim})",
             )
-    order = np.arange(len(rows)) if consecutive else _ordered(rows)
-    changes = _runs(rows[order])
-    first = np.flatnonzero(changes)
-    inverse = np.empty(len(rows), np.int64)
-    inverse[order] = np.cumsum(changes) - 1
-    counts = np.diff(np.append(first, len(rows))).astype(np.int64)
-    values = np.ascontiguousarray(np.moveaxis(rows[order[first]], 0, place))
-    parts = [values]
-    if return_inverse:
-        parts.append(inverse.reshape(inverse_shape))
-    if return_counts:
-        parts.append(counts)
-    found = tuple(wrap(part) for part in parts)
-    underived("the derivative for 'unique' is not implemented.", found[0], input)
+    way = {"dim": dim, "consecutive": consecutive}
+    params = {**way, "inverse": bool(return_inverse), "counts": bool(return_counts)}
+    found = bind_sized(
+        _DISTINCT, (input,), params, "distinct values", lambda: bind(_COUNT_DISTINCT, (input,), way)
+    )
     return found if len(found) > 1 else found[0]
 
 
@@ -240,36 +273,59 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 # Counts.
 
 
+def _bincount_numpy(*tensors: np.ndarray, minlength: int, dtype: Any, size: int | None = None) -> np.ndarray:
+    numbers, *weights = tensors
+    return np.bincount(numbers, weights[0] if weights else None, minlength).astype(dtype.numpy)
+
+
+_BINCOUNT = Opaque(
+    "bincount",
+    "*tensors",
+    _bincount_numpy,
+    lambda types, minlength, dtype, size: TensorType((size,), dtype.numpy),
+    {"tensors": unknown("bincount")},
+)
+
+
 @public(method=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 to the largest comes in a vector (or the sums of its `weights`).
 
     Raises RuntimeError for negative numbers. Source: `torch.bincount`.
     """
-    _depends_on_values("a count for each number")
     x = input.array
     if x.dtype.kind == "b":
         raise failure(NotImplementedError, "not implemented for bool")
-    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+    if x.dtype.kind in "fcV":
+        raise failure(RuntimeError, f"not implemented for {x.dtype.name}")
+    if x.ndim != 1 or (
+        x.size and testable(input, lambda: ops.ge(input, 0).all()) and bool(input.array.min() < 0)
+    ):
         raise failure(
             RuntimeError, f"only supports 1-d non-negative integral inputs, got {x.dtype.name}{list(x.shape)}"
         )
-    if x.size and x.max() == np.iinfo(np.int64).max:  # there is no count of so many numbers, and NumPy tries
-        raise failure(RuntimeError, f"maximum value of input overflowed, it should be < {x.max()}")
+    if x.size and testable(input, lambda: ops.lt(input, _LARGEST).all()) and input.array.max() == _LARGEST:
+        # There is no count of so many numbers, and NumPy tries.
+        raise failure(RuntimeError, f"maximum value of input overflowed, it should be < {_LARGEST}")
     minlength = size_of(minlength)
     if minlength < 0:
         raise failure(RuntimeError, f"minlength should be >= 0, got {minlength}")
-    if weights is None:
-        return wrap(np.bincount(x, minlength=minlength).astype(np.int64))
-    if weights.array.shape != x.shape:
+    if weights is not None and weights.array.shape != x.shape:
         raise failure(
             RuntimeError,
             f"weights should be 1-d and have the same length as input, got {list(weights.array.shape)} "
             f"for {list(x.shape)}",
         )
-    sums = np.bincount(x, weights.array, minlength)
-    result = wrap(sums.astype(np.float32) if weights.array.dtype == np.float32 else sums)
-    return underived("the derivative for 'bincount' is not implemented.", result, weights)
+
+    def count() -> Tensor:
+        largest = ops.max(input) if x.size else ops.tensor(-1)
+        return ops.clamp(ops.add(ops.to(largest, dtypes.int64), 1), min=minlength)
+
+    given = (input,) if weights is None else (input, weights)
+    sums = dtypes.float32 if weights is not None and weights.array.dtype == np.float32 else dtypes.float64
+    params = {"minlength": minlength, "dtype": dtypes.int64 if weights is None else sums}
+    found: Tensor = bind_sized(_BINCOUNT, given, params, "a count for each number", count)
+    return found
 
 
 _Range = tuple[float, float] | None
@@ -312,6 +368,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
     Equal ends mean those of the elements. Source: `torch.histc`.
     """
+    if max < min:
+        raise failure(RuntimeError, f"max must be larger than min, got a range of [{min}, {max}]")
     if input.array.dtype.kind not in "fV":
         raise failure(NotImplementedError, f"not implemented for {input.array.dtype.name}")
     bins = size_of(bins)

@@ -7,9 +7,10 @@ from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.shape.shape import normal_dim
+from fusegrad.eager.ops.shape.shape import normal_dim, normal_dims
 
 
 def _part(x: Tensor, dim: int, start: int, stop: int | None = None) -> Tensor:
@@ -37,6 +38,15 @@ def diff(
         return ops.clone(input)
     dim = normal_dim(dim, input.array.ndim)
     given = [x for x in (prepend, input, append) if x is not None]
+    if any(x.array.ndim != input.array.ndim for x in given):
+        raise failure(RuntimeError, "diff expects prepend or append to be the same dimension as input")
+    for d in range(input.array.ndim):
+        if d != dim and any(x.array.shape[d] != input.array.shape[d] for x in given):
+            raise failure(
+                RuntimeError,
+                "diff expects the shape of tensor to prepend or append to match that of input except along "
+                f"the differencing dimension; got {[list(x.array.shape) for x in given]}, dim {dim}",
+            )
     result = ops.cat(given, dim) if len(given) > 1 else input
     subtract = ops.logical_xor if result.array.dtype.kind == "b" else ops.sub
     for _ in range(min(n, result.array.shape[dim])):
@@ -104,7 +114,7 @@ def _steps(y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 @public
 def gradient(
-    input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
+    input: Tensor, *, spacing: Any = None, dim: Ints | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """The slopes along each of `dim`, by central differences, one-sided at the edges.
 
@@ -115,9 +125,7 @@ def gradient(
     (tensor([3., 4., 5.]),)
     """
     ndim = input.array.ndim
-    dims = [normal_dim(d, ndim) for d in _listed(dim if dim is not None else tuple(range(ndim)))]
-    if len(set(dims)) != len(dims):
-        raise failure(RuntimeError, f"dim {dim} appears multiple times in the list of dims")
+    dims = normal_dims(dim if dim is not None else tuple(range(ndim)), ndim)
     if edge_order not in (1, 2):
         raise failure(RuntimeError, f"only edge_order=1 and edge_order=2 are supported, got {edge_order}")
     for d in dims:

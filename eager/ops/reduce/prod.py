@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Analytic, AnalyticComposite, AnalyticOpaque, Reduction
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -164,5 +165,7 @@ _prod = _AnalyticReduction(
 @public(method=True)
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (one, or all). Integers give int64. Source: `torch.prod`."""
+    if isinstance(dim, (tuple, list)):
+        raise failure(TypeError, f"prod(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
     params = {"dim": reduction.normal_dims(dim, input.array.ndim), "keepdim": keepdim}
     return bind(_prod, (input,), params) if dtype is None else reduction.in_dtype(_prod, input, params, dtype)

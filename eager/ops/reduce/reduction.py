@@ -14,6 +14,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite, Composite, Opaque, Reduction, reduced_shape
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce import summation
@@ -30,9 +31,7 @@ def normal_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:
     """
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return None
-    dims = [shape.normal_dim(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
-    if len(set(dims)) != len(dims):
-        raise failure(RuntimeError, f"dim {dim} names a dimension twice")
+    dims = shape.normal_dims(dim, ndim)
     return tuple(sorted(dims)) if ndim else None
 
 
@@ -66,7 +65,7 @@ _sum = Reduction(
 
 
 @public(method=True)
-def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def sum(input: Tensor, dim: Ints | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (a dimension, several, or all). Integers sum to int64. Source: `torch.sum`.
 
     >>> import fusegrad as fg
@@ -83,8 +82,10 @@ def in_dtype(op: Any, input: Tensor, params: dict[str, Any], dtype: Any) -> Tens
 
 
 @public(method=True)
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nansum(input: Tensor, dim: Ints | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` of what is not NaN. Source: `torch.nansum`."""
+    if input.array.dtype.kind == "c":
+        raise failure(RuntimeError, "nansum on CPU does not support complex inputs")
     if input.array.dtype.kind in "fV":
         input = ops.where(ops.isnan(input), 0.0, input)
     return sum(input, dim, keepdim, dtype=dtype)
@@ -112,7 +113,7 @@ _mean = Composite(
 
 
 @public(method=True)
-def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def mean(input: Tensor, dim: Ints | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim`. Raises RuntimeError for integers without `dtype`. Source: `torch.mean`."""
     if dtype is not None:
         input = ops.cast(input, dtype)
@@ -127,7 +128,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 
 @public(method=True)
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nanmean(input: Tensor, dim: Ints | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` of what is not NaN; NaN of nothing. Source: `torch.nanmean`."""
     if input.array.dtype.kind not in "fcV":
         raise failure(
@@ -184,14 +185,14 @@ def check_extreme(input: Tensor, dim: Any) -> None:
 
 
 @public(method=True)
-def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+def amax(input: Tensor, dim: Ints | None = (), keepdim: bool = False) -> Tensor:
     """The largest values over `dim`; equal ones share the gradient. Source: `torch.amax`."""
     check_extreme(input, dim)
     return bind(_amax, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
 
 
 @public(method=True)
-def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+def amin(input: Tensor, dim: Ints | None = (), keepdim: bool = False) -> Tensor:
     """The smallest values over `dim`; equal ones share the gradient. Source: `torch.amin`."""
     check_extreme(input, dim)
     return bind(_amin, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
@@ -247,13 +248,13 @@ _all = Reduction("all", np.logical_and.reduce, "and", lambda d: _BOOL, None)
 
 
 @public(method=True)
-def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def any(input: Tensor, dim: Ints | None = None, keepdim: bool = False) -> Tensor:
     """Whether any element is nonzero. Source: `torch.any`."""
     return _test(_any, input, dim, keepdim)
 
 
 @public(method=True)
-def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def all(input: Tensor, dim: Ints | None = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are nonzero. Source: `torch.all`."""
     return _test(_all, input, dim, keepdim)
 
@@ -268,7 +269,7 @@ def _test(op: Reduction, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 @public(method=True)
-def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: Ints | None = None) -> Tensor:
     """How many elements are nonzero. Source: `torch.count_nonzero`."""
     return sum(ops.ne(input, 0), dim)
 
@@ -301,7 +302,7 @@ _logsumexp = AnalyticComposite(
 
 
 @public(method=True)
-def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+def logsumexp(input: Tensor, dim: Ints, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow. Source: `torch.logsumexp`."""
     if input.array.dtype.kind in "bui":
         input = ops.cast(input, dtypes.default_float())
@@ -362,7 +363,7 @@ def _norm_gradient(g: Tensor, x: Tensor, out: Tensor, ord: float, dim: Any, keep
     if ord == 2:
         return g * ops.where(ops.eq(length, 0), 0.0, x / length)
     away = ops.abs(x)
-    if math.isinf(ord):
+    if abs(ord) == math.inf:
         hit = ops.logical_or(ops.eq(away, length), ops.isnan(x))
         return ops.sign(x) * (g / sum(hit, dim, True)) * hit
     if ord < 1:
@@ -379,17 +380,39 @@ _norm = Composite(
 )
 
 
+def _norm_of_gradient(g: Tensor, x: Tensor, out: Tensor, ord: Any, dim: Any, keepdim: bool) -> Tensor:
+    size = x.array.shape
+    g, length = _spread(g, size, dim, keepdim), _spread(out, size, dim, keepdim)
+    slope = ops.where(ops.eq(x, 0), 0.0, ops.sign(x) * ops.pow(ops.abs(x), ord - 1))
+    return slope * ops.where(ops.eq(length, 0), 0.0, g * ops.pow(length, 1 - ord))
+
+
+# The same for an order that is none of those with a formula of their own.
+_norm.special = (0, 1, 2, math.inf, -math.inf)
+_norm.numbers_vary = Composite(
+    "norm_of",
+    "x ord",
+    lambda x, ord, dim, keepdim: ops.pow(sum(ops.pow(ops.abs(x), ord), dim, keepdim), 1 / ord),
+    lambda x, ord, dim, keepdim: _norm_numpy(x, dim, keepdim, float(ord)),
+    {"x": _norm_of_gradient, "ord": None},
+    "LinalgVectorNormBackward0",
+)
+
+
 def vector_norm(
-    input: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor, ord: Any = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """The vector norm over `dim`: ord = 2, 1, 0 (how many are not 0), ±inf or any other number.
 
     Raises RuntimeError for integers, and where no elements have no norm (inf and below 0).
     Source: `torch.linalg.vector_norm`.
     """
-    ord = plain_number(ord)
+    ord = ord.item() if isinstance(ord, Tensor) and not ord.array.ndim else plain_number(ord)
     if not isinstance(ord, (int, float)):
-        raise failure(TypeError, f"vector_norm: ord must be a number, not {type(ord).__name__}")
+        kind = RuntimeError if isinstance(ord, complex) else TypeError
+        raise failure(
+            kind, f"linalg.vector_norm: Expected a non-complex scalar as the order of norm, got {ord!r}."
+        )
     if input.array.dtype.kind not in "fcV":
         raise failure(
             RuntimeError,
@@ -405,11 +428,13 @@ def vector_norm(
             f"linalg.vector_norm cannot compute the {ord} norm of no elements "
             f"(shape {list(input.array.shape)}, dim {dim}): the operation does not have an identity",
         )
-    return bind(_norm, (input,), {"dim": dims, "keepdim": keepdim, "ord": float(ord)})
+    return bind(_norm, (input,), {"dim": dims, "keepdim": keepdim, "ord": dtypes.as_float(ord)})
 
 
 @public(method=True)
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def norm(
+    input: Tensor, p: Any = "fro", dim: Ints | None = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
     """The vector norm over `dim` for a number `p` or "fro" (2); "nuc" of matrices. Source: `torch.norm`."""
     if p == "nuc":
         matrices = tuple(range(input.array.ndim)) if dim is None else dim

@@ -76,7 +76,8 @@ def _complex_logcumsumexp(x: np.ndarray, dim: int) -> np.ndarray:
         before, now = found[place - 1], rows[place]
         largest = np.maximum(before.real, now.real)
         largest = np.where(np.isfinite(largest), largest, 0)
-        found[place] = np.log(np.exp(before - largest) + np.exp(now - largest)) + largest
+        added = np.log(np.exp(before - largest) + np.exp(now - largest)) + largest
+        found[place] = np.where(np.isnan(before) | np.isnan(now), complex(np.nan, np.nan), added)
     return np.ascontiguousarray(np.moveaxis(found, 0, dim))
 
 

@@ -14,6 +14,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.arguments import Place, whole_number
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce.reduction import check_extreme, largest, smallest
 from fusegrad.eager.ops.results import return_type
@@ -182,7 +183,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Reduction, along: An
         raise failure(TypeError, f"input must be a Tensor, not {type(input).__name__}")
     if isinstance(dim, Tensor):
         return pair(input, dim)
-    dim = None if dim is None else size_of(dim)
+    dim = None if dim is None else whole_number(dim, Place("", "dim"))
     check_extreme(input, dim)
     if dim is None:
         return bind(whole, (input,), {"dim": None, "keepdim": False})
@@ -190,7 +191,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Reduction, along: An
 
 
 @public(method=True)
-def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; (values, indices) along `dim`; or the larger of two tensors.
 
     Raises IndexError where there are no elements along `dim`. Source: `torch.max`.
@@ -203,7 +204,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
 
 
 @public(method=True)
-def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; (values, indices) along `dim`; or the smaller of two. Source: `torch.min`."""
     return _extreme(input, dim if other is None else other, keepdim, _min, _min_dim, ops.minimum)
 

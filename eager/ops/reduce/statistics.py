@@ -14,6 +14,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -36,7 +37,8 @@ def _var_decomposed(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Te
     squares = ops.sum(squared_size(away), dim, keepdim=keepdim)
     # The mean was rounded: what that adds to the squares is taken off again.
     drift = squared_size(ops.sum(away, dim, keepdim=keepdim)) / summation.count(x.array.shape, dim)
-    freedom = builtins.max(0, _freedom(x.array.shape, dim, correction))
+    freedom: Any = _freedom(x.array.shape, dim, correction)
+    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else builtins.max(0, freedom)
     return (squares - ops.where(drift < math.inf, drift, 0.0)) / freedom
 
 
@@ -75,6 +77,8 @@ def _var_gradient(g: Tensor, x: Tensor, dim: Any, correction: float, keepdim: bo
     size = x.array.shape
     away = x - ops.mean(x, dim, keepdim=True)
     freedom = _freedom(size, dim, correction)
+    if isinstance(freedom, Tensor):  # one that is above 0
+        return _spread(g, size, dim, keepdim) * (away * (2.0 / freedom))
     if dim is None and freedom <= 0:  # PyTorch's answer, which it gives for all elements only
         return _spread(g, size, dim, keepdim) * ops.where(ops.abs(away) > 0, math.inf, math.nan)
     return _spread(g, size, dim, keepdim) * (away * (2.0 / freedom if freedom else math.inf))
@@ -94,6 +98,8 @@ _std = Composite(
     {"x": _std_gradient},
 )
 
+_var.numbers_vary = _std.numbers_vary = True
+
 
 def _deviation(
     op: Composite, input: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None
@@ -107,6 +113,8 @@ def _deviation(
         dim, unbiased = None, dim
     less = (1 if unbiased else 0) if correction is None else correction
     dims = normal_dims(dim, input.array.ndim)
+    if dtypes.stands_for_float(less) and _freedom(input.array.shape, dims, less) <= 0:
+        less = float(less)
     return bind(op, (input,), {"dim": dims, "correction": less, "keepdim": keepdim})
 
 
@@ -120,7 +128,7 @@ def _with_mean(
 @public(method=True)
 def var(
     input: Tensor,
-    dim: Any = None,
+    dim: Ints | bool | None = None,
     unbiased: bool = True,
     keepdim: bool = False,
     *,
@@ -138,7 +146,7 @@ def var(
 @public(method=True)
 def std(
     input: Tensor,
-    dim: Any = None,
+    dim: Ints | bool | None = None,
     unbiased: bool = True,
     keepdim: bool = False,
     *,
@@ -151,7 +159,7 @@ def std(
 @public
 def var_mean(
     input: Tensor,
-    dim: Any = None,
+    dim: Ints | bool | None = None,
     unbiased: bool = True,
     keepdim: bool = False,
     *,
@@ -164,7 +172,7 @@ def var_mean(
 @public
 def std_mean(
     input: Tensor,
-    dim: Any = None,
+    dim: Ints | bool | None = None,
     unbiased: bool = True,
     keepdim: bool = False,
     *,
@@ -250,7 +258,10 @@ def corrcoef(input: Tensor) -> Tensor:
     if not covariance.array.ndim:  # of one variable: 1, or NaN where it does not vary
         return covariance / covariance
     spread = ops.sqrt(ops.diagonal(covariance))
-    return ops.clamp(covariance / ops.unsqueeze(spread, 1) / spread, -1, 1)
+    found = covariance / ops.unsqueeze(spread, 1) / spread
+    if found.array.dtype.kind != "c":
+        return ops.clamp(found, -1, 1)
+    return ops.complex(ops.clamp(ops.real(found), -1, 1), ops.clamp(ops.imag(found), -1, 1))
 
 
 # Quantiles: places in the sorted elements, and between them.

@@ -13,8 +13,9 @@ from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.core.memory_order import as_first
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.sizes import positions, size_of
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.precision import in_single
@@ -190,13 +191,13 @@ def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
     return ops.where(kept, input.contiguous(), False if input.array.dtype.kind == "b" else 0)
 
 
-@public(method=True, inplace=True)
+@public(method=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle, the rest 0. Source: `torch.tril`."""
     return _triangle(input, diagonal, True)
 
 
-@public(method=True, inplace=True)
+@public(method=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle, the rest 0. Source: `torch.triu`."""
     return _triangle(input, diagonal, False)

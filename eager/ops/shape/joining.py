@@ -138,9 +138,10 @@ def _some(tensors: Any, kind: type[Exception] = RuntimeError) -> tuple[Tensor, .
     """One or more tensors as a tuple; raises `kind` for none, TypeError for what is no sequence of them."""
     found = () if isinstance(tensors, Tensor) else tuple(tensors)
     if isinstance(tensors, Tensor) or not builtins.all(isinstance(x, Tensor) for x in found):
-        raise failure(TypeError, f"tensors must be a tuple or list of Tensors, not {type(tensors).__name__}")
+        given = type(tensors).__name__
+        raise failure(TypeError, f"argument 'tensors' (position 1) must be tuple of Tensors, not {given}")
     if not found:
-        raise failure(kind, "expected a non-empty list of Tensors")
+        raise failure(kind, "expects a non-empty TensorList")
     return found
 
 
@@ -180,7 +181,6 @@ def written_out(
             "functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad.",
         )
-    _check_apart(out, operands)
     if out.array.shape != result.array.shape:
         if out.array.size and telling:
             warn(
@@ -188,23 +188,34 @@ def written_out(
                 f"{list(out.array.shape)}, which does not match the required output shape "
                 f"{list(result.array.shape)}.",
             )
+        _check_apart(out, operands, resized=not operands)
         ops.resize_(out, result.array.shape)
-        _check_apart(out, operands)
+    _check_apart(out, operands)
     fits = result.dtype is out.dtype if exact else dtypes.can_cast(result.dtype, out.dtype)
     if not fits:
         raise failure(
             RuntimeError,
-            f"result type {result.array.dtype.name} can't be cast to the desired output type "
-            f"{out.array.dtype.name}",
+            f"result type {result.dtype.scalar} can't be cast to the desired output type {out.dtype.scalar}",
         )
     return out.copy_(result)
 
 
-def _check_apart(out: Tensor, operands: Sequence[Tensor]) -> None:
-    """Refuse to write where an operand lies, or several elements in one place."""
+def check_once(out: Tensor) -> None:
+    """Refuse to write several elements in one place."""
     sizes = zip(out.array.shape, out.array.strides, strict=True)
-    repeats = out.array.size and builtins.any(n > 1 and not step for n, step in sizes)
-    if repeats or builtins.any(out is x or np.may_share_memory(out.array, x.array) for x in operands):
+    if out.array.size and builtins.any(n > 1 and not step for n, step in sizes):
+        raise failure(
+            RuntimeError,
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+            "location. Please clone() the tensor before performing the operation.",
+        )
+
+
+def _check_apart(out: Tensor, operands: Sequence[Tensor], resized: bool = False) -> None:
+    """Refuse to write where an operand lies, or several elements in one place, unless it is resized first."""
+    if not resized:
+        check_once(out)
+    if builtins.any(out is x or np.may_share_memory(out.array, x.array) for x in operands):
         raise failure(
             RuntimeError,
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
@@ -300,7 +311,9 @@ def block_diag(*tensors: Any) -> Tensor:
     for i, x in enumerate(blocks):
         if x.array.ndim > 2:
             raise failure(
-                RuntimeError, f"expected 2D or lower tensors, got {x.array.ndim} dimensions at index {i}"
+                RuntimeError,
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
+                f"{x.array.ndim} dimensions",
             )
     width = builtins.sum(x.array.shape[1] for x in blocks)
     rows, start = [], 0
@@ -320,13 +333,13 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     vectors = list(_some(given))
     if indexing not in ("ij", "xy"):
-        raise failure(RuntimeError, f"indexing must be one of 'xy' or 'ij', got {indexing!r}")
+        raise failure(RuntimeError, f'indexing must be one of "xy" or "ij", but received: {indexing}')
     for v in vectors:
         if v.array.dtype != vectors[0].array.dtype:
             raise failure(RuntimeError, "meshgrid expects all tensors to have the same dtype")
         if v.array.ndim > 1:
             raise failure(
-                RuntimeError, f"expected scalar or 1D tensor in the tensor list but got {list(v.array.shape)}"
+                RuntimeError, f"Expected 0D or 1D tensor in the tensor list but got {list(v.array.shape)}"
             )
     swap = indexing == "xy" and len(vectors) > 1
     if swap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fusegrad.eager.core.memory_order import as_first
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim, normal_dims
@@ -51,7 +53,7 @@ _permute: View = View(
 
 
 @public(method=True)
-def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Ints | None = None) -> Tensor:
     """The dimensions in the order `dims`. Source: `torch.permute`."""
     ndim = input.array.ndim
     wanted = tuple(normal_dim(d, ndim) for d in _sizes(order, dims))
@@ -112,7 +114,7 @@ def conjugate_transpose(input: Tensor) -> Tensor:
 
 
 @public(aliases=("moveaxis",), method=True)
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+def movedim(input: Tensor, source: Ints, destination: Ints) -> Tensor:
     """Dimensions moved to other places. Source: `torch.movedim`."""
     ndim = input.array.ndim
     for what, dims in (("source", source), ("destination", destination)):
@@ -160,7 +162,7 @@ _flip: View = _Flip(
 
 
 @public(method=True)
-def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+def flip(input: Tensor, *order: Any, dims: Ints | None = None) -> Tensor:
     """Reversed along `dims`. Source: `torch.flip`."""
     if not order and dims is None:
         raise failure(TypeError, 'missing 1 required positional arguments: "dims"')
@@ -185,7 +187,7 @@ def flipud(input: Tensor) -> Tensor:
 
 
 @public(method=True)
-def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by 90 degrees `k` times, from the first of `dims` to the second. Source: `torch.rot90`.
 
     >>> import fusegrad as fg
@@ -207,7 +209,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 
 
 @public(method=True)
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+def roll(input: Tensor, shifts: Ints, dims: Ints | None = None) -> Tensor:
     """Moved along dimensions, what leaves at the end comes back in front. Source: `torch.roll`."""
     moves = _sizes((shifts,))
     if not moves:

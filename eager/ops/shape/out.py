@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.families import Pointwise, is_dense, layout_of
+from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import MAKERS
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.by_name import WRITERS
 from fusegrad.eager.ops.forms import calling, named_like
 from fusegrad.eager.ops.pointwise.declare_pointwise import FORMS
-from fusegrad.eager.ops.shape.joining import written_out
+from fusegrad.eager.ops.shape.joining import check_once, written_out
+from fusegrad.eager.ops.shape.slicing import once, repeating
 
 # Those of each public module, after PyTorch's signatures, but for those that have an `out` of their own. What
 # `fusegrad.linalg` has takes it under each of its names.
@@ -74,12 +80,14 @@ _TAKING = {
 
 # Those of `fusegrad` whose result has its own dtype, and no other that it could be cast to.
 _EXACT = frozenset(
-    """abs alias_copy all amax amin any argmax argmin as_strided_copy ceil conj_physical detach_copy diag
-    diagonal_copy expand_copy fix float_power floor frac hardshrink heaviside histc inner inverse
-    isin isneginf isposinf log_softmax logcumsumexp matmul mm msort nan_to_num nanquantile neg
-    negative nonzero permute_copy quantile round searchsorted select_copy sgn sign signbit
-    slice_scatter softmax split_copy split_with_sizes_copy squeeze_copy t_copy tensordot
-    transpose_copy tril triu trunc unbind_copy unfold_copy unsqueeze_copy view_copy""".split()
+    """abs addbmm addmm addmv alias_copy all amax amin any argmax argmin as_strided_copy baddbmm
+    bitwise_not bmm ceil cholesky conj_physical det detach_copy diag diagonal_copy dot eigvalsh
+    expand_copy fix float_power floor frac hardshrink heaviside histc inner inv inverse isin isneginf
+    isposinf lerp log_softmax logcumsumexp lu_solve matmul matrix_norm mm msort multi_dot mv nan_to_num
+    nanquantile narrow_copy neg negative nonzero norm permute_copy quantile renorm round searchsorted
+    select_copy sgn sign signbit slice_scatter softmax solve split_copy split_with_sizes_copy
+    squeeze_copy svdvals t_copy take_along_dim tensordot transpose_copy tril triu trunc unbind_copy
+    unfold_copy unsqueeze_copy vdot vecdot vector_norm view_copy where""".split()
 )
 
 # Those that make so many numbers, and fill an `out` of so many in its own shape and order.
@@ -107,7 +115,7 @@ def _form(function: Any) -> FunctionType:
     """What users get in the place of a function."""
     made: Any = named_like(FORMS.get(function) or calling(function), function)
     if function in WRITERS:
-        made.__signature__ = _with_out(inspect.signature(function))
+        made.__signature__ = _with_out(inspect.signature(made))
     form: FunctionType = made
     return form
 
@@ -130,12 +138,107 @@ def _writing(function: Any, args: tuple[Any, ...], named: dict[str, Any], out: A
                 RuntimeError, f"dtype {asked} does not match dtype of out parameter ({out.dtype.name})"
             )
         named = named | {"dtype": out.dtype}
+    by_element = isinstance(REGISTRY.get(name), Pointwise) or name in _BY_ELEMENT
+    if by_element or name in _READ_LATE:
+        for one in out if isinstance(out, (tuple, list)) else (out,):
+            if by_element and isinstance(one, Tensor) and name not in _FILLED:
+                check_once(one)
+            _check_apart(one, (*args, *named.values()), name in _APART)
     return written(function(*args, **named), out, name)
 
 
-def _scalar(tensor: Any) -> str:
-    """PyTorch's word for the dtype of a tensor: Float, Long, ..."""
-    return tensor.type().removeprefix("torch.").removesuffix("Tensor")
+# Those that go through elements one by one, beside ops that are declared so: they look where `out` lies.
+_BY_ELEMENT = frozenset(
+    """addr angle clamp_max clamp_min complex conj_physical deg2rad diff float_power ger igamma igammac
+    isneginf isposinf ldexp outer polar polygamma rad2deg sgn""".split()
+)
+# Those that look only whether it lies in an operand, and those to which no operand may lie there at all, as
+# they write before they have read all.
+_APART = frozenset("cross diff ger kron outer take_along_dim".split())
+_READ_LATE = _APART | frozenset(
+    """addbmm addmm addmv baddbmm chain_matmul cumprod cumsum logcumsumexp matrix_power msort normal
+    renorm""".split()
+)
+
+
+def _check_apart(out: Any, operands: Sequence[Any], wholly: bool) -> None:
+    """Refuse an `out` that lies where an operand lies, but not in just its places. wholly: even then."""
+    for operand in operands:
+        if isinstance(operand, (tuple, list)):
+            _check_apart(out, operand, wholly)
+        elif isinstance(operand, Tensor) and isinstance(out, Tensor) and _overlap(out, operand, wholly):
+            raise failure(
+                RuntimeError,
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+                "single memory location. Please clone() the tensor before performing the operation.",
+            )
+
+
+def _overlap(out: Tensor, operand: Tensor, wholly: bool) -> bool:
+    """As PyTorch has it: of tensors with gaps nothing is known, and they are taken to lie apart."""
+    a, b = out.array, operand.array
+    if not type(a) is type(b) is np.ndarray or not np.may_share_memory(a, b):
+        return False
+    if not (is_dense(*layout_of(a)[:2]) and is_dense(*layout_of(b)[:2])):
+        return False
+    return wholly or byte_bounds(a) != byte_bounds(b) or a.strides != b.strides
+
+
+# What PyTorch says of an `out` of another dtype, where it is not what ops of one element each say.
+_SAYS = dict.fromkeys(
+    """abs addbmm addmm addmv addr amax amin argmax argmin baddbmm bmm cholesky cholesky_ex cummax cummin det
+    eigh eigvalsh geqrf inv inv_ex inverse kthvalue ldl_factor lu lu_factor lu_solve matmul max min mm msort
+    mv norm qr renorm select_copy slogdet solve solve_ex solve_triangular sort svd svdvals topk
+    triangular_solve tril triu vector_norm matrix_norm""".split(),
+    "Expected out tensor to have dtype {c}, but got {other_c} instead",
+)
+_SAYS |= dict.fromkeys(
+    """cholesky_inverse cholesky_solve cond lstsq matrix_rank orgqr householder_product ormqr pinv tensorinv
+    tensorsolve""".split(),
+    "Expected result to be safely castable from {scalar} dtype, but got result with dtype {other}",
+)
+_SAYS |= dict.fromkeys(
+    ("eig", "eigvals"),
+    "Expected eigenvalues to be safely castable from {scalar} dtype, but got eigenvalues with dtype {other}",
+)
+_SAYS |= dict.fromkeys(("all", "any"), "{name} only supports bool tensor for result, got: {other}")
+_SAYS |= dict.fromkeys(
+    ("cummax", "cummin", "logcumsumexp"), "expected scalar_type {scalar} but found {other}"
+)
+_SAYS |= dict.fromkeys(
+    ("complex", "polar"),
+    "Expected object of scalar type {scalar} but got scalar type {other} for argument 'out'",
+)
+# C's words for dtypes.
+_C = {"Float": "float", "Double": "double", "Int": "int", "Long": "long int", "Short": "short int"}
+_C |= {"Char": "signed char", "Byte": "unsigned char", "Bool": "bool", "Half": "c10::Half"}
+_C |= {"ComplexFloat": "c10::complex<float>", "ComplexDouble": "c10::complex<double>"}
+
+
+def _check_dtype(dtype: dtypes.DType, out: dtypes.DType, name: str) -> None:
+    """Refuse an `out` that cannot take a result, in PyTorch's words."""
+    if dtype is out or (name in ("all", "any") and out is dtypes.uint8):  # which may write bytes, too
+        return
+    if name == "lerp" and not dtypes.can_cast(dtype, out):
+        return  # which is said first, in the words for ops of one element each
+    if name in _EXACT or (name in _SAYS and not dtypes.can_cast(dtype, out)):
+        text = _SAYS.get(name, "Expected out tensor to have scalar type {scalar} but got scalar type {other}")
+        scalar, other = dtype.scalar, out.scalar
+        c, other_c = _C.get(scalar, scalar), _C.get(other, other)
+        said = text.format(name=name, scalar=scalar, other=other, c=c, other_c=other_c)
+        raise failure(RuntimeError, f"{name}: {said}")
+
+
+# What PyTorch writes into an `out` that shows elements several times: what comes to one, joined; a number.
+_JOINED, _FILLED = ("all", "amax", "amin", "any", "nansum", "prod", "sum"), ("full", "ones", "zeros")
+
+
+def _repeated(result: Tensor, out: Tensor, name: str) -> Tensor:
+    """`result` in an expanded `out`."""
+    for dim in repeating(out.array):
+        result = ops.narrow(result, dim, 0, 1) if name in _FILLED else getattr(ops, name)(result, dim, True)
+    written_out(result, once(out), (), exact=False)
+    return out
 
 
 def written(result: Any, out: Any, name: str) -> Any:
@@ -147,19 +250,16 @@ def written(result: Any, out: Any, name: str) -> Any:
         raise failure(TypeError, f"{name}(): argument 'out' must be {wanted}, not {type_name(out)}")
     if len(outs) != len(results):
         raise failure(TypeError, f"{name}(): expected {len(results)} tensors as out, got {len(outs)}")
-    exact, wide = name in _EXACT, name in ("all", "any")  # which may write bytes, too
     made = []
     for one, target in zip(results, outs, strict=True):
-        if exact and one.dtype is not target.dtype and not (wide and target.dtype is dtypes.uint8):
-            raise failure(
-                RuntimeError,
-                f"{name}: Expected out tensor to have scalar type {_scalar(one)} but got scalar type "
-                f"{_scalar(target)}",
-            )
+        _check_dtype(one.dtype, target.dtype, name)
         view = np.may_share_memory(one.array, target.array) and not one.needs_grad  # of an operand
         if name in _COUNTED and one.array.size == target.array.size:
             one = one.reshape(target.array.shape)
         one = one.clone() if view else one
+        if one.array.shape == target.array.shape and name in (*_JOINED, *_FILLED) and repeating(target.array):
+            made.append(_repeated(one, target, name))
+            continue
         made.append(written_out(one, target, (), exact=False, telling=name not in _RESIZING))
     if not several:
         return made[0]

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Composite
+from fusegrad.eager.core.families import Composite, Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.sizes import Ints
+from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
+from fusegrad.eager.ops.sized import bind_sized
 
 
 def _apart(size: tuple[int, ...], times: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
@@ -57,7 +58,7 @@ _repeat = Composite("repeat", "x", _repeat_decomposed, _repeat_numpy, {"x": _rep
 
 
 @method
-def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
+def repeat(input: Tensor, *counts: Any, repeats: Ints | None = None) -> Tensor:
     """The tensor laid side by side `repeats` times along each dimension. Source: `torch.Tensor.repeat`."""
     times, size = _sizes(counts, repeats), input.array.shape
     if len(times) < len(size):
@@ -70,7 +71,7 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
 
 
 @public(method=True)
-def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
+def tile(input: Tensor, *counts: Any, dims: Ints | None = None) -> Tensor:
     """`repeat` with 1 for the dimensions that `dims` leaves out. Source: `torch.tile`."""
     times = _sizes(counts, dims)
     return repeat(input, (1,) * (input.array.ndim - len(times)) + times)
@@ -116,20 +117,28 @@ def repeat_interleave(
     return result.clone() if times == 1 or size[dim] == 1 else result
 
 
+_repeated = Opaque(
+    "repeated_indices",
+    "repeats",
+    lambda repeats, size=None: np.repeat(np.arange(repeats.size, dtype=repeats.dtype), repeats),
+    lambda types, size: TensorType((size,), types[0].dtype),
+    None,
+)
+
+
 def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     """The index i as often as `repeats[i]` says. How many there are depends on the values."""
-    if state.interpreter is not None:
-        state.interpreter.effect("repeats slices, a result whose shape depends on the values")
     counts = repeats.array
     if counts.ndim != 1 or counts.dtype not in (np.int64, np.int32):
         raise failure(
             RuntimeError,
             f"repeats must be a vector of int64 or int32, got {counts.dtype.name}{list(counts.shape)}",
         )
-    if (counts < 0).any():
+    if testable(repeats, lambda: ops.ge(repeats, 0).all()) and (repeats.array < 0).any():
         raise failure(RuntimeError, "repeats can not be negative")
-    if output_size is not None and int(counts.sum()) != output_size:
+    found: Tensor = bind_sized(_repeated, (repeats,), {}, "slices repeated", lambda: ops.sum(repeats))
+    if output_size is not None and found.array.size != output_size:
         raise failure(
-            RuntimeError, f"output_size {output_size} is not the sum of repeats, {int(counts.sum())}"
+            RuntimeError, f"output_size {output_size} is not the sum of repeats, {found.array.size}"
         )
-    return creation.constant(np.repeat(np.arange(counts.size, dtype=counts.dtype), counts))
+    return found

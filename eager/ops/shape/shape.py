@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +15,13 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import ANY, Elementwise, Layout, Opaque, View
-from fusegrad.eager.core.memory_order import Order, as_first, rows
+from fusegrad.eager.core.families import Layout, Opaque, View
+from fusegrad.eager.core.memory_order import Order, as_first
 from fusegrad.eager.core.op import NO_PARAMS, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import size_of
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.arguments import OVERFLOW, Place, ints, whole_number
 from fusegrad.eager.ops.declare import method, public
 
 
@@ -29,10 +29,10 @@ def normal_dim(dim: int, ndim: int) -> int:
     """`dim` counted from 0; raises IndexError as PyTorch does when it is out of range."""
     bound = ndim or 1
     if type(dim) is not int:
-        if isinstance(dim, bool):
-            raise failure(TypeError, f"a dimension is an int, not the bool {dim}")
-        dim = operator.index(dim)
+        dim = whole_number(dim, Place("", "dim"))
     if not -bound <= dim < bound:
+        if dim.bit_length() > 63:
+            raise failure(ValueError, OVERFLOW)
         raise failure(
             IndexError,
             f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})",
@@ -44,7 +44,8 @@ def normal_dims(dims: Any, ndim: int) -> list[int]:
     """One dim or several, counted from 0; raises RuntimeError where one appears twice."""
     result = [normal_dim(d, ndim) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
     if len(set(result)) < len(result):
-        raise failure(RuntimeError, f"a dim appears multiple times in the list of dims {dims}")
+        twice = next(d for d in result if result.count(d) > 1)
+        raise failure(RuntimeError, f"dim {twice} appears multiple times in the list of dims {dims}")
     return result
 
 
@@ -54,10 +55,8 @@ def _sizes(sizes: tuple[Any, ...], keyword: Any = None) -> tuple[int, ...]:
         sizes = (keyword,)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    for size in sizes:
-        if type(size) is not int:
-            return tuple([size_of(s) for s in sizes])
-    return sizes
+    made: tuple[int, ...] = ints(sizes, Place("", "size"))
+    return made
 
 
 # One op reshapes (and one permutes), whatever the user called; the type of its parameter says which
@@ -132,7 +131,7 @@ _reshape: View = _Reshape(
 
 
 @public(method=True)
-def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Ints | None = None) -> Tensor:
     """The same elements in row-major order under another shape; one size may be -1.
 
     Raises RuntimeError when the number of elements differs. Source: `torch.reshape`.
@@ -170,7 +169,7 @@ def _resolved(sizes: tuple[int, ...], array: np.ndarray) -> tuple[int, ...]:
 
 
 @method
-def view(input: Tensor, *sizes: Any, size: Any = None, dtype: Any = None) -> Tensor:
+def view(input: Tensor, *sizes: Any, size: Ints | None = None, dtype: Any = None) -> Tensor:
     """`reshape` that never copies; or the same memory read as another dtype.
 
     Raises RuntimeError where the elements do not lie so. Source: `torch.Tensor.view`.
@@ -382,7 +381,7 @@ def _not_expanded(shape: Sequence[int], wanted: Sequence[int]) -> str:
 
 @public(name="broadcast_to")
 @method(aliases=("broadcast_to",))
-def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+def expand(input: Tensor, *sizes: Any, size: Ints | None = None) -> Tensor:
     """Dimensions of size 1 repeated without copying; -1 keeps a size. Source: `torch.Tensor.expand`."""
     wanted, shape = _sizes(sizes, size), input.array.shape
     extra = len(wanted) - len(shape)
@@ -410,7 +409,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @method
-def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+def sum_to_size(input: Tensor, *sizes: Any, size: Ints | None = None) -> Tensor:
     """Summed over the dimensions that `expand` would have made. Source: `torch.Tensor.sum_to_size`."""
     wanted, shape = _sizes(sizes, size), input.array.shape
     extra = len(shape) - len(wanted)
@@ -462,21 +461,3 @@ _overwritten: Opaque = Opaque(
 def detach(input: Tensor) -> Tensor:
     """The same memory off the graph. Source: `torch.Tensor.detach`."""
     return bind(_detach, (input,), NO_PARAMS)
-
-
-@method
-def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """Itself where it lies in row-major order, else a copy that does. Source: `torch.Tensor.contiguous`."""
-    return input if input.array.flags.c_contiguous else bind(_contiguous, (input,))
-
-
-_contiguous = Elementwise(
-    "contiguous",
-    "x",
-    lambda x: np.array(x, order="C"),
-    ANY,
-    lambda b, x: x,
-    {"x": lambda g: g},
-    "CloneBackward0",
-    order=rows,
-)

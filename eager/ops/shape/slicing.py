@@ -17,8 +17,9 @@ from fusegrad.eager.core.memory_order import as_first
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import positions, size_of
+from fusegrad.eager.core.sizes import Ints, positions, size_of
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.arguments import Place, ints, whole_number
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
 
@@ -319,8 +320,8 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
     """Pieces of a given size (the last may be smaller) or given sizes. Source: `torch.split`."""
     dim = _dim_of(input, dim, "split")
     n = input.array.shape[dim]
-    sizes = split_size_or_sections
-    if isinstance(sizes, int):
+    sizes = ints(split_size_or_sections, Place("", "split_size_or_sections", 2))
+    if not isinstance(sizes, (tuple, list)):
         if sizes < 0 or (sizes == 0 and n):
             raise failure(RuntimeError, f"split_size must be positive, got {sizes}")
         sizes = [builtins.min(sizes, n - at) for at in range(0, n, builtins.max(sizes, 1))] or [0]
@@ -335,12 +336,12 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
 
 
 @public(method=True)
-def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of given sizes along `dim`. Source: `torch.split_with_sizes`."""
     return split(input, tuple(split_sizes), dim)
 
 
-def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def _split(self: Tensor, split_size: Ints, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a given size (the last may be smaller) or given sizes. Source: `torch.Tensor.split`."""
     return split(self, split_size, dim)
 
@@ -365,7 +366,7 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, 
 
 
 @public(method=True)
-def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """`split_with_sizes`, whose pieces may be written in place. Source: `torch.unsafe_split_with_sizes`."""
     return views.unrelated(split(input, tuple(split_sizes), dim))
 
@@ -378,7 +379,12 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
 
 @public(method=True)
 def tensor_split(
-    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
+    input: Tensor,
+    indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Ints | None = None,
+    sections: int | None = None,
 ) -> tuple[Tensor, ...]:
     """Pieces of nearly equal size, or cut before given indices. Source: `torch.tensor_split`."""
     given: Any = next((v for v in (indices_or_sections, indices, sections) if v is not None), None)
@@ -398,7 +404,8 @@ def tensor_split(
                 f"one-dimensional tensor, but got a tensor with {given.array.ndim} dims",
             )
         given = given.tolist()
-    if isinstance(given, int):
+    if not isinstance(given, (tuple, list)):
+        given = whole_number(given, Place("", "sections"))
         if given <= 0:
             raise failure(RuntimeError, f"number of sections must be larger than 0, got {given}")
         small, larger = divmod(n, given)
@@ -414,7 +421,11 @@ def _split_along(name: str, least: int, dim: Callable[[int], int]) -> Callable[.
     """`hsplit` and its kin: `tensor_split` along the dimension that `dim` gives for a rank."""
 
     def function(
-        input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+        input: Tensor,
+        indices_or_sections: Any = None,
+        *,
+        indices: Ints | None = None,
+        sections: int | None = None,
     ) -> tuple[Tensor, ...]:
         given: Any = next((v for v in (indices_or_sections, indices, sections) if v is not None), None)
         ndim = input.array.ndim
@@ -424,6 +435,8 @@ def _split_along(name: str, least: int, dim: Callable[[int], int]) -> Callable[.
             )
         along = dim(ndim)
         n = input.array.shape[along]
+        if not isinstance(given, (tuple, list)):
+            given = whole_number(given, Place("", "sections"))
         if isinstance(given, int) and (given <= 0 or n % given):
             raise failure(
                 RuntimeError,
@@ -440,3 +453,20 @@ def _split_along(name: str, least: int, dim: Callable[[int], int]) -> Callable[.
 hsplit = _split_along("hsplit", 1, lambda ndim: 1 if ndim > 1 else 0)
 vsplit = _split_along("vsplit", 2, lambda ndim: 0)
 dsplit = _split_along("dsplit", 3, lambda ndim: 2)
+
+
+# Of tensors that show memory several times.
+
+
+def once(expanded: Tensor) -> Tensor:
+    """The part of an expanded tensor that shows each of its elements once."""
+    array = expanded.array
+    index = tuple([slice(None) if stride else slice(0, 1) for stride in array.strides])
+    return bind(_getitem, (expanded,), {"index": basic_index(index, array.shape)})
+
+
+def repeating(array: np.ndarray) -> list[int]:
+    """The dimensions along which an array shows the same elements again."""
+    return [
+        d for d, (n, step) in enumerate(zip(array.shape, array.strides, strict=True)) if n > 1 and not step
+    ]

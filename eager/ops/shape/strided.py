@@ -13,11 +13,14 @@ from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout, lies_apart
+from fusegrad.eager.core.memory_order import Order, asked_for
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.places.device import on_cpu
+from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.state import inference_mode, state
-from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.by_name import in_our_names
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
@@ -90,9 +93,10 @@ def _storage(array: np.ndarray) -> np.ndarray:
     root = array
     while (base := shared.source(root)) is not None and base.dtype == array.dtype:
         root = base
-    if not (root.flags.c_contiguous or root.flags.f_contiguous):
+    in_memory = root.transpose(sorted(range(root.ndim), key=lambda d: -root.strides[d]))
+    if not in_memory.flags.c_contiguous:
         return array if array.flags.c_contiguous else np.array(array)
-    return root.reshape(-1, order="A")
+    return in_memory.reshape(-1)
 
 
 def _offset(array: np.ndarray, storage: np.ndarray) -> int:
@@ -179,10 +183,12 @@ def _layouts(
     sizes, strides = _sizes((tuple(size),)), _sizes((tuple(stride),))
     if len(sizes) != len(strides):
         raise failure(RuntimeError, f"mismatch in length of strides and shape: {strides} and {sizes}")
-    if any(n < 0 for n in (*sizes, *strides)):
-        raise failure(
-            RuntimeError, f"negative sizes and strides are not supported: sizes {sizes}, strides {strides}"
-        )
+    for what, values in (("sizes", sizes), ("strides", strides)):
+        if any(n < 0 for n in values):
+            raise failure(
+                RuntimeError,
+                f"Negative {what} are not supported at the moment, got {what}: {list(values)}",
+            )
     start = 0 if storage_offset is None else storage_offset - _own_offset(input)
     target = Layout(sizes, strides, start)
     own = tuple(s // input.array.itemsize for s in input.array.strides)  # as the array has them
@@ -193,7 +199,9 @@ def _layouts(
 
 
 @public(method=True)
-def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+def as_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
     """The memory of `input` seen with other sizes and strides, counted in elements.
 
     Raises RuntimeError for what lies outside of the memory. Source: `torch.as_strided`.
@@ -213,7 +221,7 @@ _own_offset = storage_offset
 
 @public(method=True)
 def as_strided_scatter(
-    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """`input` with `src` where `as_strided` would read. Source: `torch.as_strided_scatter`."""
     target, given = _layouts(input, size, stride, storage_offset, "as_strided_scatter")
@@ -242,7 +250,7 @@ _LIMIT = 2**63 - 1  # of what an address is counted in
 
 
 @method
-def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Any, size: Ints | None = None, memory_format: Any = None) -> Tensor:
     """Give the tensor another shape; elements that fit are kept, new ones are 0.
 
     Raises RuntimeError for a tensor that requires grad. Source: `torch.Tensor.resize_`.
@@ -263,27 +271,29 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     if self.array.base is None and not self.array.size:
         self.array = np.zeros(wanted, self.array.dtype)
     else:
-        self.array = _resized(self, wanted)
+        self.array = _resized(self, wanted, asked_for(memory_format, wanted))
     shared.watching.moved()
     views.wrote(self)
     return self
 
 
-def _resized(self: Tensor, wanted: tuple[int, ...]) -> np.ndarray:
-    """What lies in memory from the tensor's first element on, in this shape."""
+def _resized(self: Tensor, wanted: tuple[int, ...], order: Order) -> np.ndarray:
+    """What lies in memory from the tensor's first element on, in this shape and order."""
     storage, count = _storage(self.array), math.prod(wanted)
     rest = storage[_own_offset(self) :]
-    if count <= rest.size:
-        return rest[:count].reshape(wanted)
-    larger = np.zeros(count, self.array.dtype)
-    larger[: rest.size] = rest
-    return larger.reshape(wanted)
+    line = rest[:count]
+    if count > rest.size:
+        line = np.zeros(count, self.array.dtype)
+        line[: rest.size] = rest
+    if order is None:
+        return line.reshape(wanted)
+    return line.reshape([wanted[d] for d in order]).transpose(np.argsort(order))
 
 
 @public(method=True)
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor. Source: `torch.Tensor.resize_as_`."""
-    return resize_(input, the_template.array.shape)
+    return resize_(input, the_template.array.shape, memory_format=memory_format)
 
 
 def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
@@ -292,11 +302,8 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
     def seen(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if state.interpreter is not None:
             state.interpreter.effect("changes a tensor's shape in place")
-        if state.grad_enabled and input.needs_grad and input.grad_fn is None:
-            raise failure(
-                RuntimeError,
-                f"{name}: a leaf Variable that requires grad is being used in an in-place operation",
-            )
+        if state.grad_enabled and (input.needs_grad or views.base_of(input).needs_grad):
+            views.check_write(input, name)
         if input.needs_grad and input.grad_fn is None and views.seen_by_others(input):
             raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
         if views.views_of(input):
@@ -313,6 +320,8 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
         if input.grad_fn is not None and (recorded or not alike):
             input.grad_fn, input.output_index = result.grad_fn, result.output_index
         input.alias = result.alias if type(input.alias) is tuple else None
+        if input.alias is not None:
+            views.note(input.alias[0], input)
         return input
 
     seen.__doc__ = f"`{function.__name__}` of the tensor itself. Source: `torch.Tensor.{name}`."
@@ -333,8 +342,8 @@ unsqueeze_ = _seen_otherwise(shapes.unsqueeze, "unsqueeze_")
 
 @public
 def empty_strided(
-    size: Any,
-    stride: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
     *,
     dtype: Any = None,
     requires_grad: bool = False,
@@ -342,7 +351,7 @@ def empty_strided(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Zeros that lie in memory by the given strides. Source: `torch.empty_strided`."""
+    """`empty` that lies in memory by the given strides. Source: `torch.empty_strided`."""
     on_cpu(device)
     sizes, strides = _sizes((tuple(size),)), _sizes((tuple(stride),))
     if len(sizes) != len(strides):
@@ -360,14 +369,16 @@ def empty_strided(
 
 
 @method
-def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, **options: Any) -> Tensor:
+def new_empty_strided(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, **options: Any
+) -> Tensor:
     """`empty_strided` with the dtype of this tensor. Source: `torch.Tensor.new_empty_strided`."""
     return empty_strided(size, stride, dtype=self.dtype if dtype is None else dtype, **options)
 
 
 @public
 def empty_permuted(
-    size: Any,
+    size: Sequence[int],
     physical_layout: Sequence[int],
     *,
     dtype: Any = None,
@@ -376,7 +387,7 @@ def empty_permuted(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """Zeros whose dimensions lie in memory in the order `physical_layout`. Source: `torch.empty_permuted`."""
+    """`empty` that lies in memory in the order `physical_layout`. Source: `torch.empty_permuted`."""
     on_cpu(device)
     sizes, places = _sizes((size,)), [*physical_layout]
     if len(places) != len(sizes):

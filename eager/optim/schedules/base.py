@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import Optimizer, as_number, copied
 
@@ -125,12 +124,12 @@ class LRScheduler:
         """Go on to the next epoch; call it after `optimizer.step()`."""
         own = self.optimizer.__dict__
         if self._step_count == 1 and own.get("step") is not own.get("_own_step"):
-            warnings.warn(OVERRIDDEN, UserWarning, stacklevel=2)
+            warn(OVERRIDDEN)
         elif self._step_count == 1 and not own.get("_opt_called", True):
-            warnings.warn(TOO_EARLY, UserWarning, stacklevel=2)
+            warn(TOO_EARLY)
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:

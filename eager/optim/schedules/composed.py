@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.optim.optimizer import Optimizer
 from fusegrad.eager.optim.schedules.base import (
     EPOCH_DEPRECATION_WARNING,
@@ -179,7 +178,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Look at the metric of one more epoch."""
         current = float(metrics)
         if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
             self.best = current

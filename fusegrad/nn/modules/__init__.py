@@ -1,5 +1,6 @@
 """Layers by their kinds, as `torch.nn.modules`."""
 
+from fusegrad.eager.distributed.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from fusegrad.eager.nn import *
 from fusegrad.eager.nn import __all__ as _names
 from fusegrad.nn.modules import (
@@ -8,6 +9,7 @@ from fusegrad.nn.modules import (
     container as container,
     conv as conv,
     dropout as dropout,
+    instancenorm as instancenorm,
     linear as linear,
     loss as loss,
     module as module,
@@ -22,11 +24,13 @@ from fusegrad.nn.modules import (
 
 __all__ = [
     *_names,
+    "SyncBatchNorm",
     "activation",
     "batchnorm",
     "container",
     "conv",
     "dropout",
+    "instancenorm",
     "linear",
     "loss",
     "module",

@@ -8,6 +8,8 @@ from fusegrad.eager.nn.convolution import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
+    _ConvNd as _ConvNd,
+    _ConvTransposeNd as _ConvTransposeNd,
 )
 
 __all__ = gather("fusegrad.nn.modules.conv", globals())

@@ -8,6 +8,7 @@ from fusegrad.eager.nn.dropout import (
     Dropout2d,
     Dropout3d,
     FeatureAlphaDropout,
+    _DropoutNd as _DropoutNd,
 )
 
 __all__ = gather("fusegrad.nn.modules.dropout", globals())

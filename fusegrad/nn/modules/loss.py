@@ -25,6 +25,8 @@ from fusegrad.eager.nn.losses import (
     SoftMarginLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
+    _Loss as _Loss,
+    _WeightedLoss as _WeightedLoss,
 )
 
 __all__ = gather("fusegrad.nn.modules.loss", globals())

@@ -17,6 +17,10 @@ from fusegrad.eager.nn.resampling import (
     ZeroPad1d,
     ZeroPad2d,
     ZeroPad3d,
+    _CircularPadNd as _CircularPadNd,
+    _ConstantPadNd as _ConstantPadNd,
+    _ReflectionPadNd as _ReflectionPadNd,
+    _ReplicationPadNd as _ReplicationPadNd,
 )
 
 __all__ = gather("fusegrad.nn.modules.padding", globals())

@@ -22,6 +22,12 @@ from fusegrad.eager.nn.pooling import (
     MaxUnpool1d,
     MaxUnpool2d,
     MaxUnpool3d,
+    _AdaptiveAvgPoolNd as _AdaptiveAvgPoolNd,
+    _AdaptiveMaxPoolNd as _AdaptiveMaxPoolNd,
+    _AvgPoolNd as _AvgPoolNd,
+    _LPPoolNd as _LPPoolNd,
+    _MaxPoolNd as _MaxPoolNd,
+    _MaxUnpoolNd as _MaxUnpoolNd,
 )
 
 __all__ = gather("fusegrad.nn.modules.pooling", globals())

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.base.symbolic_sizes import Fixed, Sizes
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.deferred import op_trie as plans
 from fusegrad.compiler.runtime import allocator
 from fusegrad.nn import functional as F
+from fusegrad.tracer.ir.symbolic_sizes import Fixed, Sizes
 
 pytestmark = pytest.mark.usefixtures("always_deferred")
 

@@ -133,7 +133,7 @@ def jitted(x):
         x = x * 0.9 + table[0]
     return wave(x, 1.5) + (table.cumsum(0) @ x).logsumexp(0)
 
-plain = jitted.__wrapped__
+plain = lambda x: wave(x, 1.5).softmax(0)  # a child is to be over soon
 jitted(leaf())
 forks = 0
 while not jitted.at_work.over:
@@ -144,15 +144,48 @@ while not jitted.at_work.over:
             signal.alarm(60)
             background.Work.run = run
             fg.set_compile_budget(None)
+            own = fg.jit(plain)
             for _ in range(2):
-                agree(plain, jitted, leaf())
-            os._exit(0 if jitted.stats.compiled_calls else 3)
+                agree(plain, own, leaf())
+            os._exit(0 if own.stats.compiled_calls else 3)
         forked.set()
         assert os.waitpid(child, 0)[1] == 0, (hold.calls, forks)
         forks += 1
 assert forks > 8, forks
 """
     assert in_process("from fusegrad.compiler.base import background\n" + program) == "over 0\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_may_be_forked_while_an_object_of_llvmlite_goes(in_process: Callable[[str], str]) -> None:
+    """Its lock is taken then, in whichever thread that is."""
+    program = """
+from llvmlite.binding import ffi, parse_assembly
+
+fg.jit(lambda x: x + 1)(fg.ones(3))
+at_work, over = threading.Event(), []
+
+def goes():
+    while not over:
+        with ffi.lib._lock:
+            at_work.set()
+            time.sleep(0.05)
+        time.sleep(0.01)
+
+thread = threading.Thread(target=goes, daemon=True)
+thread.start()
+assert at_work.wait(60)
+for number in range(3):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        parse_assembly("")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, number
+over.append(1)
+thread.join()
+"""
+    assert in_process(program) == "over 0\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

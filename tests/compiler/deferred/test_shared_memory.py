@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import threading
 import weakref
 from typing import Any
 
@@ -66,40 +65,6 @@ def test_memory_given_to_numpy_meanwhile_is_not_read_late():
     for _ in range(5):
         f(fg.ones(4))
     assert seen == [[3.0] * 4] * 5
-
-
-def test_another_thread_gets_an_error_and_not_what_lies_in_memory():
-    outcomes: list[Any] = []
-
-    def read(tensor):
-        for use in (
-            lambda: tensor.item(),
-            lambda: (tensor * 2).tolist(),
-            lambda: tensor.numpy().copy(),
-            lambda: inner(tensor),
-        ):
-            try:
-                outcomes.append(use())
-            except RuntimeError as error:
-                assert "no values yet" in str(error)
-                outcomes.append("refused")
-
-    inner = fg.jit(lambda t: t * 3 + 1)
-    inner(fg.ones(()))
-    inner(fg.ones(()))
-
-    @fg.jit
-    def f(x):
-        y = (x * 2).sum() + 1
-        thread = threading.Thread(target=read, args=(y,))
-        thread.start()
-        thread.join()
-        return y
-
-    for _ in range(5):
-        assert f(fg.ones(4)).item() == 9.0
-    assert outcomes[:4] == [9.0, 18.0, 9.0, 28.0]
-    assert outcomes[-4:] == ["refused"] * 4
 
 
 def test_views_share_memory_with_what_they_are_views_of():

@@ -74,6 +74,7 @@ def cases():
         yield rows, batch, ("f4", "f8")[number % 2], LAYOUTS[number % len(LAYOUTS)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("rows", "batch", "dtype", "how"), [*cases()])
 def test_factors_and_solutions(rows, batch, dtype, how):
     a = laid(matrices(batch, rows, dtype), how)
@@ -86,6 +87,7 @@ def test_factors_and_solutions(rows, batch, dtype, how):
     np.testing.assert_allclose(a @ turned.swapaxes(-1, -2), np.eye(rows) + 0 * a, atol=2e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("rows", "batch", "dtype", "how"), [*cases()])
 def test_choleskys_factors(rows, batch, dtype, how):
     half = matrices(batch, rows, dtype)
@@ -95,6 +97,7 @@ def test_choleskys_factors(rows, batch, dtype, how):
         agree(CHOLESKY, [laid(whole + noise(half, 1 if not upper else -1), how)], upper=upper)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("rows", "batch", "dtype", "how"), [*cases()])
 def test_triangular_systems(rows, batch, dtype, how):
     a = laid(matrices(batch, rows, dtype) + 3 * np.eye(rows, dtype=dtype), how)

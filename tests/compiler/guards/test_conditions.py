@@ -82,6 +82,7 @@ def differs() -> bool:
 LENIENT = [*guard_source.CONDITIONS, *guard_source.COMPARED]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", LENIENT)
 def test_lines_that_are_missing_are_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     table: Any = guard_source.CONDITIONS if kind in guard_source.CONDITIONS else guard_source.COMPARED
@@ -89,6 +90,7 @@ def test_lines_that_are_missing_are_found(kind: type, monkeypatch: pytest.Monkey
     assert differs()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", LENIENT)
 def test_lines_that_are_too_strict_are_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     table: Any = guard_source.CONDITIONS if kind in guard_source.CONDITIONS else guard_source.COMPARED
@@ -96,6 +98,7 @@ def test_lines_that_are_too_strict_are_found(kind: type, monkeypatch: pytest.Mon
     assert differs()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", guard_source.PLACES)
 def test_a_place_that_is_another_one_is_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(guard_source.PLACES, kind, lambda writer, place: writer.constant("other", None))
@@ -109,6 +112,7 @@ def test_a_class_that_is_not_asked_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert differs()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", guard_source.CONDITIONS)
 def test_an_interpreter_that_does_not_look_is_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind, "holds", lambda self: True)

@@ -236,8 +236,6 @@ RUN: dict[str, Callable[[Any], Any]] = {
     "given away": given_away,
     "given away as a view": given_away_as_a_view,
     "text": written_out,
-    "from outside": lambda x: x + fg.from_numpy(OUTSIDE.array),
-    "of an array from outside": lambda x: x + fg.from_numpy(np.triu(OUTSIDE.array)),
     "uninitialised": lambda x: x + fg.from_numpy(np.empty(3)).isnan(),
     "drawn": lambda x: x + fg.from_numpy(np.random.default_rng(0).random(3)),
     "returned": lambda x: np.ones(3),

@@ -72,6 +72,11 @@ SETTINGS = {
         lambda t: t.use_deterministic_algorithms(False),
         lambda t: t.is_deterministic_algorithms_warn_only_enabled(),
     ),
+    "set_deterministic_debug_mode": Setting(
+        lambda t: t.set_deterministic_debug_mode("warn"),
+        lambda t: t.set_deterministic_debug_mode(0),
+        lambda t: t.get_deterministic_debug_mode(),
+    ),
     "set_warn_always": Setting(
         lambda t: t.set_warn_always(True),
         lambda t: t.set_warn_always(False),
@@ -155,12 +160,13 @@ NOTHING = """
     set_forkserver_preload register_hook register_post_accumulate_grad_hook register_parametrization
     register_multi_grad_hook
 """
-# What is for all modules, or all classes; in tests of hooks and of distributions.
+# What is for all modules, classes or ops; in tests of hooks, of distributions, of containers and of own ops.
 ELSEWHERE = """
     register_module_backward_hook register_module_buffer_registration_hook register_module_forward_hook
     register_module_forward_pre_hook register_module_full_backward_hook register_kl
     register_module_full_backward_pre_hook register_module_module_registration_hook
-    register_module_parameter_registration_hook
+    register_module_parameter_registration_hook register_pytree_node register_dataclass
+    register_autograd register_fake register_kernel register_vmap
 """
 STATES = {"fusegrad": fg.Generator().manual_seed(5).get_state()}
 if torch:

@@ -30,6 +30,8 @@ PARTS = {
     "LLVMPY_GetBufferStart": "llvmlite.binding.ffi:lib.LLVMPY_GetBufferStart",
     "LLVMPY_GetBufferSize": "llvmlite.binding.ffi:lib.LLVMPY_GetBufferSize",
     "LLVMPY_DisposeMemoryBuffer": "llvmlite.binding.ffi:lib.LLVMPY_DisposeMemoryBuffer",
+    # Its lock, which a forked child must find free.
+    "_lock": "llvmlite.binding.ffi:lib._lock",
     "OutputString": "llvmlite.binding.ffi:OutputString",
     # NumPy's table of functions for C programs.
     "_ARRAY_API": "numpy:_core._multiarray_umath._ARRAY_API",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from native_core import in_a_process, native_only
 
 from fusegrad.compiler.native import core
@@ -70,3 +71,29 @@ print(core.why_off())
 """
         printed, _ = in_a_process(plant.format(twin=twin, wrong=wrong) + asked)
         assert printed.startswith(f"fusegrad_{name}: "), printed
+
+
+OUTLIVES = """
+import ctypes, gc
+import numpy as np
+from fusegrad.compiler.native import core
+
+function = core._maker(b"outlives", id(None))(np.zeros(1))
+gc.collect()
+others = [ctypes.create_string_buffer(b"x" * 31) for _ in range(20000)]
+gc.collect()
+print(function.__name__)
+"""
+
+
+@native_only
+def test_functions_outlive_what_made_them():
+    """As a process ends, the modules that hold their makers go first, and the collector looks at them."""
+    assert in_a_process(OUTLIVES)[0] == "outlives\n"
+
+
+@native_only
+def test_methods_that_go_with_their_makers_are_found():
+    plant = "import ctypes; ctypes.pythonapi.Py_IncRef = lambda kept: None\n"
+    with pytest.raises(AssertionError):  # the process dies, or finds another name
+        assert in_a_process(plant + OUTLIVES)[0] == "outlives\n"

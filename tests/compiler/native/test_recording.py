@@ -15,7 +15,8 @@ from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
 from fusegrad.compiler.native import recording
-from fusegrad.eager.autograd import node as nodes, views
+from fusegrad.eager.autograd import node as nodes
+from fusegrad.eager.autograd.writes.written import Refusal
 from fusegrad.eager.core.errors import spot_text
 from fusegrad.eager.core.op import REGISTRY
 from fusegrad.eager.core.tensor import Tensor
@@ -77,7 +78,7 @@ def graph_of(results: Any, leaves: Sequence[Tensor]) -> list[Any]:
         node = pending.pop()
         edges = [(index, number(target), output) for index, target, output in node.edges]
         found.append((type(node), node.name(), edges, spot_text(node.spot)))
-        if type(node) not in (nodes.Node, nodes.PartNode):
+        if node.own not in (nodes.Node, nodes.PartNode):
             continue
         found.append((node.params, node.types, node.output_types, node.extra, sorted(node.versions)))
         found.append([value(x) for x in node.inputs or ()])
@@ -85,6 +86,7 @@ def graph_of(results: Any, leaves: Sequence[Tensor]) -> list[Any]:
     return found
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("sample", CASES)
 def test_every_op_leaves_the_same_graph(sample: Sample):
     made = []
@@ -135,7 +137,8 @@ def test_nothing_is_left():
 
 
 def count() -> int:
-    return sum(isinstance(thing, (Tensor, nodes.Node, np.ndarray, tuple)) for thing in gc.get_objects())
+    # By their types: a weak proxy asks what it stands for, which may be gone.
+    return sum(issubclass(type(thing), (Tensor, nodes.Node, np.ndarray, tuple)) for thing in gc.get_objects())
 
 
 @pytest.mark.parametrize(
@@ -166,14 +169,14 @@ def test_what_is_said_of_a_missing_array_is_an_error():
 
 def test_nodes_that_take_no_gradient_are_refused_and_those_of_calls_are_not():
     x = fg.ones(3)
-    x.needs_grad, x.grad_fn = True, views.Refusal("not any more")
+    x.needs_grad, x.grad_fn = True, Refusal("not any more")
     for _ in range(2):
         with pytest.raises(RuntimeError, match="not any more"):
             x * 2
     jitted, leaf = fg.jit(lambda x: x.exp()), fg.ones(3, requires_grad=True)
     jitted(leaf) * 2
     made = jitted(leaf)
-    assert type(made.grad_fn) is not nodes.Node
+    assert made.grad_fn.own is not nodes.Node
     calls: list[Any] = []
     with pytest.MonkeyPatch.context() as on:
         on.setattr("fusegrad.eager.core.op.record", lambda *given: calls.append(given))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -158,7 +159,7 @@ def test_a_node_is_what_eager_s_nodes_are(program: Any, way: Any):
 def test_the_written_derivative_answers(program: Any, monkeypatch: pytest.MonkeyPatch):
     jitted = shortened(program)
     x, y = arguments()
-    results = [r for r in tensors(jitted(x, y)) if type(r.grad_fn) is CompiledNode]
+    results = [r for r in tensors(jitted(x, y)) if isinstance(r.grad_fn, CompiledNode)]
     monkeypatch.setattr(CompiledNode, "_reached", None)  # the long way
     (sum(r.sum() for r in results) if program is not loss else results[0]).backward()
     assert x.grad is not None
@@ -274,7 +275,7 @@ def test_a_message_names_the_user_s_line():
     jitted = shortened(product)
     x, y = arguments()
     z = jitted(x, y)  # this line
-    assert type(z.grad_fn) is CompiledNode and z.grad_fn.leaf.answers.derive is not None
+    assert isinstance(z.grad_fn, CompiledNode) and z.grad_fn.leaf.answers.derive is not None
     z.sum().backward()
     with pytest.raises(RuntimeError, match=r"test_nodes.py:\d+: z = jitted\(x, y\)  # this line"):
         z.sum().backward()
@@ -311,7 +312,7 @@ def test_a_shortcut_links_as_the_long_way() -> None:
     function._answer = None
     long = function(x, 2.0, y)
     nodes: list[Any] = [short[0].grad_fn, long[0].grad_fn]
-    assert nodes[0] is not nodes[1] and type(nodes[0]) is type(nodes[1]) is CompiledNode
+    assert nodes[0] is not nodes[1] and all(isinstance(n, CompiledNode) for n in nodes)
     for name in ("leaves", "types", "edges"):
         mine, other = (tuple(getattr(node, name)) for node in nodes)
         assert mine == other, name
@@ -336,3 +337,73 @@ def test_hooks_of_one_result_see_no_gradients_of_the_others():
             second.sum().backward()
             assert seen == []
             assert x.grad.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("dtype", (fg.float32, fg.float64))
+def test_a_number_out_of_a_tensor_is_kept_for_good(dtype: Any) -> None:
+    """Eager's node of `x * n` holds a number, which no backward frees; one of `x * t` holds a tensor."""
+
+    def by_number(x: Any, t: Any) -> Any:
+        made = x * t.item() * float(t)
+        return made.mT, made * 2
+
+    def by_both(x: Any, t: Any) -> Any:
+        made = x * t.item() * t
+        return made.mT, made * 2
+
+    for function, refused in ((by_number, False), (by_both, True)):
+        jitted = fg.jit(function)
+        for call in range(4):
+            x = fg.ones(2, 3, dtype=dtype, requires_grad=True)
+            first, second = jitted(x, fg.tensor(call + 2.0, dtype=dtype))
+            first.sum().backward()
+            if refused:
+                with pytest.raises(RuntimeError, match="a second time"):
+                    second.sum().backward()
+            else:
+                second.sum().backward()
+                assert x.grad.tolist() == [[3 * (call + 2.0) ** 2] * 3] * 2
+        assert jitted.stats.compiled_calls >= 2
+
+
+def drawn(choose: random.Random) -> Callable[..., Any]:
+    """A function of three tensors that gives one to three sums, of ops some of which keep something."""
+    steps = [
+        (choose.randrange(6), choose.randrange(8), choose.randrange(8)) for _ in range(choose.randint(2, 8))
+    ]
+    picked = [choose.randrange(len(steps)) for _ in range(choose.randint(1, 3))]
+
+    def function(*given: Any) -> Any:
+        values = [*given]
+        for op, first, second in steps:
+            a, b = values[first % len(values)], values[second % len(values)]
+            values.append((a + b, a * b, a * 2, a.tanh(), a - b, a * a)[op])
+        return tuple(values[3 + place].sum() for place in picked)
+
+    return function
+
+
+def derived_apart(function: Callable[..., Any], seed: int, choose: random.Random) -> list[Any]:
+    """What some backwards of the results to some of the inputs leave, or whether they are refused."""
+    given = [fg.tensor([0.1 * seed, 0.5, i - 1.5], requires_grad=True) for i in range(3)]
+    sums = function(*given)
+    seen: list[Any] = []
+    for _ in range(choose.randint(2, 4)):
+        inputs, keeps = choose.sample(given, choose.randint(1, 3)), choose.random() < 0.2
+        try:
+            choose.choice(sums).backward(inputs=inputs, retain_graph=keeps)
+        except RuntimeError as error:
+            return [*seen, "a second time" in str(error)]
+        seen += [[] if x.grad is None else x.grad.tolist() for x in given]
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_backward_to_some_inputs_frees_what_it_goes_through(seed: int) -> None:
+    function = drawn(random.Random(seed))
+    jitted = fg.jit(function)
+    for call in range(3):
+        ours, eagers = (derived_apart(f, seed, random.Random(call)) for f in (jitted, function))
+        assert len(ours) == len(eagers)
+        for mine, eager in zip(ours, eagers, strict=True):
+            assert mine == (eager if eager is True else pytest.approx(eager, rel=1e-3, abs=1e-4))

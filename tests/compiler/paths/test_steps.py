@@ -445,3 +445,42 @@ def test_methods_of_an_optimizer_are_jitted_themselves(method: str):
     for ours, eagers in zip(trained(True).parameters(), trained(False).parameters(), strict=True):
         close(ours, eagers)
         assert (ours.grad is None) == (eagers.grad is None) == (method == "zero_grad")
+
+
+def test_what_a_step_has_made_is_detached_in_place() -> None:
+    w = fg.tensor([0.5, -1.0, 2.0], requires_grad=True)
+    optimizer = fg.optim.SGD([w], lr=0.1)
+
+    @fg.jit
+    def step(x):
+        optimizer.zero_grad()
+        h = (w * x).tanh()
+        h.sum().backward()
+        first = w.grad.clone()
+        h.detach_()
+        (h * w).sum().backward()
+        optimizer.step()
+        return h, w.grad - first
+
+    for call in range(6):
+        before = w.detach().clone()
+        x = fg.full((3,), 0.5 * call)
+        h, second = step(x)
+        assert not h.requires_grad
+        np.testing.assert_allclose(second.numpy(), np.tanh((before * x).numpy()), rtol=1e-5)
+    assert step.stats.compiled_calls >= 4, step.explain()
+
+
+def test_a_result_that_is_derived_by_what_was_detached_later_is_eagers() -> None:
+    @fg.jit
+    def both(x):
+        h = x * 2
+        k = h * 3
+        h.detach_()
+        return k, h * x
+
+    for _ in range(5):
+        x = fg.ones(3, requires_grad=True)
+        k, product = both(x)
+        (k.sum() + product.sum()).backward()
+        assert x.grad.tolist() == [8.0] * 3

@@ -21,7 +21,7 @@ import random_functions
 import fusegrad as fg
 from fusegrad.tracer.ir import rolled
 from fusegrad.tracer.loops import rolling
-from fusegrad.tracer.loops.rows import RowRead
+from fusegrad.tracer.loops.affine import RowRead
 
 WIDTH = 3
 # What goes over the rounds: the header, what the number of a round is called, and which rows it has.

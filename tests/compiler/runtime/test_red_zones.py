@@ -79,6 +79,35 @@ def test_an_array_that_a_kernel_was_not_compiled_for_is_found(given: str, found:
     assert found in in_a_process(MISFIT.format(given=given), FUSEGRAD_RED_ZONES="1")[0]
 
 
+THREADS = """
+    import threading
+    import numpy as np
+    from fusegrad.compiler.runtime import red_zones
+
+    done = threading.Event()
+
+    def make_and_free():
+        red_zones.install()
+        while not done.is_set():
+            for array in [np.empty(10) for _ in range(300)]:
+                del array
+
+    threads = [threading.Thread(target=make_and_free) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3_000):
+        red_zones.check("nothing")
+    done.set()
+    for thread in threads:
+        thread.join()
+    print("done")
+"""
+
+
+def test_arrays_of_other_threads_may_go_while_all_are_looked_at() -> None:
+    assert in_a_process(THREADS, FUSEGRAD_RED_ZONES="1")[0] == "done\n"
+
+
 def test_tests_pass_with_red_zones() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
     command.append("tests/compiler/paths/test_accumulation.py")

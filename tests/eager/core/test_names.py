@@ -19,7 +19,7 @@ EAGER = Path(__file__).resolve().parents[3] / "eager"
 def test_what_is_declared_is_what_there_is():
     assert set(PUBLIC) <= set(fg.__all__)
     assert all(getattr(fg, name) is form(function) for name, function in PUBLIC.items())
-    assert fg.arcsin is fg.asin and fg.Tensor.arcsin is fg.Tensor.asin is inspect.unwrap(fg.asin)
+    assert fg.arcsin is fg.asin and fg.Tensor.arcsin is fg.Tensor.asin
     assert fg.Tensor.arcsin_ is fg.Tensor.asin_
     assert not hasattr(fg.Tensor, "isnan_")
 
@@ -32,7 +32,7 @@ def test_a_name_is_declared_once():
         publish(sin)
     with pytest.raises(ValueError, match=r"Tensor\.sin is declared twice"):
         attach(sin)
-    assert inspect.unwrap(fg.sin) is ops.sin is fg.Tensor.sin is not sin
+    assert inspect.unwrap(fg.sin) is ops.sin is inspect.unwrap(fg.Tensor.sin) is not sin
 
 
 def test_ops_that_are_asked_for_are_declared():

@@ -7,6 +7,7 @@ import pytest
 from oracle import torch
 
 import fusegrad as fg
+from fusegrad.eager.core.state import in_modes, modes
 from fusegrad.eager.ops.create.legacy import _NAMES
 
 CONSTRUCTED = [
@@ -72,7 +73,8 @@ def outcome(T, call):
 
 @pytest.mark.parametrize("call", CONSTRUCTED)
 def test_as_in_torch(call):
-    assert outcome(fg, call) == outcome(torch, call)
+    with in_modes(modes()):  # one sets the default device
+        assert outcome(fg, call) == outcome(torch, call)
 
 
 def test_no_other_device():

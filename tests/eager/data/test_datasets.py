@@ -214,5 +214,5 @@ def test_a_seed_for_all_processes_and_another_order_each_epoch() -> None:
     assert sorted(first[0] + first[1]) == list(range(10)) and first == [list(s) for s in samplers]
     samplers[0].set_epoch(1)
     assert list(samplers[0]) != first[0]
-    with pytest.raises(RuntimeError, match="Requires distributed package to be available"):
+    with pytest.raises(ValueError, match="process group has not been initialized"):
         data.DistributedSampler(range(10))

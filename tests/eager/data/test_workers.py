@@ -81,6 +81,7 @@ def test_batches_that_a_pipe_does_not_hold_are_memory_of_their_own() -> None:
         assert (large == i + 1).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_seeds_follow_from_the_generator(method: str) -> None:
     def epoch(seed: int, **options: Any) -> Any:
@@ -135,6 +136,7 @@ class TorchStream(torch.utils.data.IterableDataset):
         return iter(range(info.id, self.size, info.num_workers))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize(
     "batched", [{"batch_size": 2}, {"batch_size": 2, "drop_last": True}, {"batch_size": None}]
@@ -243,6 +245,7 @@ def test_a_failure_at_the_start_is_said_once_by_each_worker() -> None:
             next(batches)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("how", "manner"), [("exit", "exit code 7"), ("system_exit", "exit code 7"), ("kill", "signal 9")]
@@ -358,6 +361,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("end", "status"),

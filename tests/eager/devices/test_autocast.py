@@ -118,16 +118,23 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_functions_compute_in_the_dtype_that_torch_takes(name):
     with torch.autocast("cpu"):
-        theirs = CASES[name](torch)
+        try:
+            theirs = CASES[name](torch)
+        except RuntimeError as error:
+            if "could not create a primitive" not in str(error):
+                raise
+            pytest.skip("torch has no code in half precision for this processor")
     with fg.autocast("cpu"):
         ours = CASES[name](fg)
     assert str(ours.dtype) == str(theirs.dtype)
     half = theirs.dtype is torch.bfloat16 or name in ("lstm", "gru cell")
+    # Where the processor has no bfloat16, PyTorch rounds sums on the way, too.
+    largest = max(1.0, float(theirs.detach().abs().max()))
     np.testing.assert_allclose(
         ours.detach().double().numpy(),
         theirs.detach().double().numpy(),
         rtol=1e-2 if half else 1e-5,
-        atol=1e-2 if half else 1e-6,
+        atol=1e-2 * largest if half else 1e-6,
     )
     assert (f(fg, 2, 2) @ f(fg, 2, 2)).dtype is fg.float32  # outside
 

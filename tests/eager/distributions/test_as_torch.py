@@ -200,6 +200,7 @@ def agree(mine, other, rtol=1e-9):
     np.testing.assert_allclose(mine, other, rtol=rtol, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_log_prob_and_its_gradients(name):
     if (name, "log_prob") in WRONG_THERE:
@@ -215,6 +216,7 @@ def test_log_prob_and_its_gradients(name):
         agree(mine, other, rtol=ROUGH_THERE.get(name, 1e-7))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", CASES)
 def test_moments(name, moment):
@@ -250,6 +252,7 @@ def test_cdf_and_icdf(name):
     agree(*[result(lambda lib=lib: made(lib, case)[0].icdf(lib.shares)) for lib in (fg, torch)], rtol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_expand(name):
     case = CASES[name]
@@ -281,6 +284,7 @@ def test_support_and_what_it_has(name):
         np.testing.assert_allclose(mine.logits.numpy(), other.logits.numpy(), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_divergences_to_all(name):
     """Of each to each: the same value, or none in both."""
@@ -306,3 +310,49 @@ def test_divergences_to_all(name):
             agree(*found, rtol=1e-7)
         except AssertionError as error:
             raise AssertionError(f"{name} to {second}: {error}") from None
+
+
+# What PyTorch keeps to draw by, or to compute by in another way than here.
+ITS_WAY = {
+    *"_gamma1 _gamma2 _beta _binomial _chi2 _dist_chi2 _batch_dims concentration_reciprocal".split(),
+    *"base_dist transforms".split(),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_classes_of_users_read(case):
+    """Libraries derive their classes from these, and read what PyTorch's keep, by its names."""
+    mine, _ = made(fg, case, validate=False)
+    other, _ = made(torch, case, validate=False)
+    for name, value in vars(other).items():
+        if name not in ITS_WAY:
+            found = getattr(mine, name)
+            if isinstance(value, torch.Tensor):
+                agree(found.detach().numpy(), value.numpy())
+    if hasattr(other, "_new"):
+        assert mine._new(2, 3).shape == (2, 3)
+        assert mine._new(2, 3).dtype == fg.float64
+
+
+def test_a_class_that_keeps_its_own_factor():
+    """gpytorch's normal vectors skip `__init__`, and have the factor of the covariance as a property."""
+
+    class Lazy(fg.distributions.MultivariateNormal):
+        def __init__(self, loc, covariance):
+            self.loc, self.covariance = loc, covariance
+            fg.distributions.Distribution.__init__(self, loc.shape[:-1], loc.shape[-1:], validate_args=False)
+
+        @property
+        def _unbroadcasted_scale_tril(self):
+            return fg.linalg.cholesky(self.covariance)
+
+    loc, covariance, value = fg.zeros(2), fg.tensor(COVARIANCE[0]), fg.tensor([0.3, -1.0])
+    usual = fg.distributions.MultivariateNormal(loc, covariance)
+    assert Lazy(loc, covariance).log_prob(value).item() == usual.log_prob(value).item()
+
+
+def test_parameters_are_set():
+    """Classes of users' set `probs` or `logits`, after which the other follows."""
+    chosen = fg.distributions.Categorical(fg.tensor([0.5, 0.5]))
+    chosen.logits = fg.tensor([0.0, 0.0, 0.0])
+    np.testing.assert_allclose(chosen.probs.numpy(), [1 / 3] * 3, rtol=1e-6)

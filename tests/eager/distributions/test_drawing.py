@@ -292,3 +292,11 @@ def test_straight_through_and_relaxed_draws_have_gradients():
     assert logits.grad.abs().sum() > 0
     cold = D.RelaxedBernoulli(fg.tensor(0.05), fg.tensor(0.3)).sample((4000,))
     assert abs((cold > 0.5).float().mean() - 0.3) < 0.03
+
+
+def test_the_inverse_of_a_transform_is_one() -> None:
+    transforms = fg.distributions.transforms
+    exp = transforms.ExpTransform()
+    both = transforms.ComposeTransform([exp, transforms.AffineTransform(1.0, 2.0)])
+    for transform in (exp, both, exp.inv, both.inv):
+        assert transform.inv.inv is transform and transform.inv is transform.inv

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import threading
+import warnings
 from importlib.machinery import SourceFileLoader
 
 import numpy as np
@@ -174,3 +175,52 @@ def test_data_of_others_that_is_refused_is_found(monkeypatch: pytest.MonkeyPatch
 def test_a_file_put_in_the_place_of_a_link_is_found(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os.path, "realpath", os.path.abspath)
     assert finds(test_links_stay_links, tmp_path)
+
+
+def test_a_buffer_that_is_not_writable_is_told_of():
+    with pytest.warns(UserWarning, match="The given buffer is not writable"):
+        x = fg.frombuffer(b"abcd", dtype=fg.uint8)
+    with pytest.raises(RuntimeError):
+        x[0] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fg.frombuffer(bytearray(b"abcd"), dtype=fg.uint8).tolist() == [97, 98, 99, 100]
+
+
+def field(length: int) -> np.ndarray:
+    """A field of records: its elements do not follow one another by their own size."""
+    records = np.zeros(length, [("flag", "i1"), ("value", "f4")])
+    records["value"] = np.arange(length)
+    return records["value"]
+
+
+@pytest.mark.parametrize("make", ["from_numpy", "as_tensor", "asarray"])
+def test_arrays_between_whose_elements_other_data_lie_are_refused(make):
+    """Native code counts in elements: it would read, and write, other memory."""
+    with pytest.raises(ValueError) as expected:
+        getattr(torch, make)(field(40))
+    function = fg.jit(lambda array: getattr(fg, make)(array) * 2 + 1)
+    for _ in range(3):
+        function(np.arange(40, dtype="f4"))
+    for call in (getattr(fg, make), function):
+        with pytest.raises(ValueError, match=str(expected.value)):
+            call(field(40))
+    assert fg.tensor(field(4)).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12.0)[::-1],
+        np.arange(24.0).reshape(4, 6)[::2, ::-3],
+        np.ndarray(12, "f4", bytes(range(49)), 1),
+        np.ones(4, "c8").real,
+    ],
+    ids=["backwards", "steps", "unaligned", "parts"],
+)
+def test_other_layouts_are_read_as_they_lie(array):
+    function, tensor = fg.jit(lambda x: (x * 2 + 1, x.max())), fg.from_numpy(array)
+    for _ in range(3):
+        result, largest = function(tensor)
+        np.testing.assert_array_equal(result.numpy(), array * 2 + 1)
+        assert largest.item() == array.max()

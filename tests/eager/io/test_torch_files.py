@@ -16,6 +16,8 @@ import pytest
 from oracle import torch
 
 import fusegrad as fg
+from fusegrad.eager.io import arrays
+from fusegrad.eager.io.pickle_machine import Damaged
 
 DTYPES = [
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64",
@@ -106,6 +108,53 @@ def test_what_we_save_is_read_by_torch(tmp_path):
     buffer.seek(0)
     assert plain(torch.load(buffer, weights_only=True)) == plain(value)
     assert zipfile.ZipFile(tmp_path / "ours.pt").testzip() is None
+
+
+ARRAYS = [
+    *(np.arange(6).reshape(2, 3).astype(dtype) for dtype in "? i1 u1 i2 u4 i8 f2 f4 f8 c8 c16 >i4".split()),
+    *(
+        np.array(True),
+        np.zeros((0, 3)),
+        np.arange(6.0).reshape(2, 3).T,
+        np.arange(9.0)[::-2],
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ARRAYS)))
+def test_arrays_of_numbers_go_both_ways(number):
+    """Saved states of random numbers have some; PyTorch reads them where it is told to trust the file."""
+    array = ARRAYS[number]
+    for save, load in ((fg.save, fg.load), (torch.save, fg.load), (fg.save, torch.load)):
+        file = io.BytesIO()
+        save({"a": array, "b": array}, file)
+        file.seek(0)
+        found = load(file, weights_only=False) if load is torch.load else load(file)
+        assert found["a"] is found["b"] and type(found["a"]) is np.ndarray
+        assert found["a"].dtype == array.dtype.newbyteorder("=") and found["a"].shape == array.shape
+        assert found["a"].tolist() == array.tolist()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        (1, (3,), "kind", False, bytes(16)),  # fewer numbers than bytes
+        (1, (5,), "kind", False, bytes(16)),
+        (1, (-4,), "kind", False, bytes(16)),
+        (1, (4,), np.float32, False, bytes(16)),
+        (1, (4,), "kind", False, [None] * 4),
+        {"__class__": int},
+    ],
+)
+def test_arrays_that_do_not_fit_are_errors(state):
+    kind = arrays.Dtype("f4")
+    if type(state) is tuple:
+        state = tuple(kind if part == "kind" else part for part in state)
+    with pytest.raises(Damaged):
+        arrays.build_array(np.empty(0, np.int8), state)
+    for code in ("O8", "V8", "f4,f4", "M8", "f99", 4, "i16"):
+        with pytest.raises((Damaged, pickle.UnpicklingError)):
+            arrays.Dtype(code)
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
@@ -258,7 +307,8 @@ HOSTILE = {
     "import": lambda path: Runs(__import__, "antigravity"),
     "module": lambda path: torch.nn.Linear(1, 1),
     "object": lambda path: Unsaved(),
-    "array": lambda path: np.ones(2),
+    "array": lambda path: np.array([Unsaved()], object),
+    "structure": lambda path: np.zeros(2, "i4,f4"),
     "generator": lambda path: collections.deque([1]),
     "sparse": lambda path: torch.eye(2).to_sparse_csr(),
     "partial": lambda path: __import__("functools").partial(os.system, f"touch {path}"),

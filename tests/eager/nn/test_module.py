@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 from module_twins import SIDES, both, build, outcome, with_ones
@@ -393,3 +394,13 @@ def test_parametrizations_of_ones_own():
             utils.register_parametrization(net, "nothing", Wider())
         with pytest.raises(ValueError, match="does not have a param"):
             utils.remove_parametrizations(net, "weight")
+
+
+def test_methods_that_move_may_call_one_another():
+    for lib in (fg, torch):
+
+        class Moved(lib.nn.Linear):
+            def to(self, *args: Any) -> Any:
+                return self.cpu()
+
+        assert Moved(1, 1).to("cpu").cpu().weight.shape == (1, 1)

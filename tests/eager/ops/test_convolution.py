@@ -329,3 +329,20 @@ def test_gradients_as_functions_are_torchs(rank, options):
 
     for ours, theirs in zip(found(fg), found(torch), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(5, 7), (19, 30)])
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("align", [False, True])
+def test_images_of_bytes(mode: str, size: tuple[int, int], antialias: bool, align: bool) -> None:
+    """They are resized to bytes, which may be off by one for each of two roundings."""
+    image = np.random.default_rng(0).integers(0, 256, (2, 3, 9, 11), np.uint8)
+    ours, theirs = (
+        m.nn.functional.interpolate(
+            m.tensor(image.tolist(), dtype=m.uint8), size, mode=mode, align_corners=align, antialias=antialias
+        )
+        for m in (fg, torch)
+    )
+    assert ours.dtype is fg.uint8
+    assert np.abs(np.array(ours.tolist()) - np.array(theirs.tolist())).max() <= 2

@@ -12,9 +12,11 @@ from oracle import torch
 
 import fusegrad as fg
 from fusegrad.eager.core.families import Composite
-from fusegrad.eager.core.op import REGISTRY, TensorType, evaluate
+from fusegrad.eager.core.op import REGISTRY, Op, TensorType, evaluate
 from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.library.opaque import OpaqueCall
+from fusegrad.eager.ranks.exchange_op import BeginOp, EndOp, ExchangeOp
 
 CASES = [
     pytest.param(s, id=f"{name}-{k}") for name, samples in SAMPLES.items() for k, s in enumerate(samples)
@@ -51,9 +53,19 @@ def same(ours: Any, theirs: Any, single: bool = False) -> None:
     np.testing.assert_allclose(a, b, **tolerance)
 
 
+BEFORE_ALL_TESTS = frozenset(REGISTRY)  # others make ops of their own
+
+
 def test_the_table_covers_every_op():
-    # The tracer adds its guard to the registry; it is no op that a user calls.
-    assert set(SAMPLES) == {name for name, op in REGISTRY.items() if op.family not in ("guard", "rolled")}
+    # No ops that a user calls are the tracer's guard, rounds, and what takes a number that varies in place of
+    # another op (`clamp_by_min` is made when that is met); users' own ops and ranks' have tests of their own.
+    siblings = {op.numbers_vary.name for op in REGISTRY.values() if isinstance(op.numbers_vary, Op)}
+    siblings |= {name for name in REGISTRY if name.partition("_by_")[0] in REGISTRY.keys() - {name}}
+    families = ("guard", "rolled")
+    elsewhere = (OpaqueCall, ExchangeOp, BeginOp, EndOp)
+    ours = {n: op for n, op in REGISTRY.items() if n in BEFORE_ALL_TESTS or n in SAMPLES}
+    known = {n for n, op in ours.items() if op.family not in families and not isinstance(op, elsewhere)}
+    assert set(SAMPLES) == known - (siblings - set(SAMPLES))
 
 
 class Seen(Interpreter):
@@ -88,6 +100,9 @@ class Seen(Interpreter):
             np.testing.assert_allclose(made.array, given.array, rtol=1e-5, atol=1e-6)
             assert made.array.dtype == given.array.dtype
 
+    def decides_size(self, what: str, tensor: Any, asked: Any, count: Any) -> int:
+        return int(count())
+
     def check(self, tensor: Any, passed: Any, within: Any = ()) -> bool:
         assert passed().array.item()
         return True
@@ -103,10 +118,10 @@ def test_samples_run_their_op_and_its_rules_agree(name: str):
             sample.call(fg, *made)
         finally:
             state.interpreter = None
-    # No interpreter may see nonzero, whose shape depends on data; of a stack each sees what it is made of.
-    assert name in seen.ops or name in ("nonzero", "stack")
+    assert name in seen.ops or name == "stack"  # of a stack each sees what it is made of
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sample", CASES)
 def test_values_and_gradients_are_torchs(sample: Sample, dtype: str):
@@ -131,6 +146,7 @@ def test_values_and_gradients_are_torchs(sample: Sample, dtype: str):
             same(a.grad, b.grad, sample.single)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sample", [c for c in CASES if c.values[0].second and c.values[0].gradients])
 def test_second_derivatives_are_torchs(sample: Sample):
     found = []

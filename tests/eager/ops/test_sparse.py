@@ -240,3 +240,15 @@ def test_recorded_runs(name: str) -> None:
             found.append([result, *[fg.zeros(()) if t.grad is None else t.grad for t in inputs]])
         for mine, other in zip(*found, strict=True):
             assert fg.allclose(mine, other)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_what_it_is_is_told_by_all_names_for_it(dtype: str):
+    told = []
+    for lib in (fg, torch):
+        x = lib.sparse_coo_tensor([[0, 1], [2, 0]], lib.tensor([1, 2]).to(getattr(lib, dtype)), (2, 3))
+        asked = "dim ndimension numel nelement size is_floating_point is_complex element_size sparse_dim"
+        found = [getattr(x, name)() for name in asked.split()]
+        found.append(x.mT.to_dense().tolist())
+        told.append([*found, x.ndim, x.is_leaf, x.is_sparse, x.requires_grad, tuple(x.shape)])
+    assert told[0] == told[1]

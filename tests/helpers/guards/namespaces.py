@@ -1,11 +1,15 @@
-"""More cases of `cases.py`: attributes of namespaces, whose class is a builtin one."""
+"""More cases of `cases.py`: attributes of namespaces, whose class is a builtin one; texts and subclasses."""
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
+from fusegrad.tracer.observe.conditions import Held, Item
+from fusegrad.tracer.observe.reads import IdentityRead, SubclassesRead
 from fusegrad.tracer.observe.stores import CountRead
+from fusegrad.tracer.observe.values import Strong
 from fusegrad.tracer.twin.sites import NOWHERE
 from guards.cases import attribute, case, number
 
@@ -50,3 +54,30 @@ def count_of_a_namespace() -> Any:
         "none": lambda: delattr(world.owner, "calls"),
     }
     return CountRead(world.owner, "calls", NOWHERE), keeps, breaks
+
+
+@case
+def identity_of_a_text() -> Any:
+    items = [("linear", 1), "relu"]
+    read = IdentityRead(Item(Item(Held(Strong(items)), 0), 0), items[0][0], NOWHERE)
+    other = ("".join(list("linear")), 1)
+    keeps = {"another tuple": lambda: items.__setitem__(0, ("linear", 2))}
+    return read, keeps, {"equal": lambda: items.__setitem__(0, other), "less": items.clear}
+
+
+@case
+def subclasses() -> Any:
+    base = type("Base", (), {})
+    derived = [type("Derived", (base,), {}), type("Other", (base,), {})]
+    breaks = {"more": lambda: derived.append(type("More", (base,), {})), "less": lambda: gone(derived)}
+    return (
+        SubclassesRead(base, NOWHERE),
+        {"deeper": lambda: derived.append(type("D", (derived[0],), {}))},
+        breaks,
+    )
+
+
+def gone(objects: list[Any]) -> None:
+    """Let the last of the objects go, and what only a collection lets go with it."""
+    objects.pop()
+    gc.collect()

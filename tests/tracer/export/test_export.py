@@ -166,6 +166,26 @@ def test_results_that_are_arguments_numbers_or_none_keep_their_place(tmp_path):
     assert "1 parts of the function's result were None" in (tmp_path / "graph.py").read_text()
 
 
+TABLE = np.linspace(0, 1, 4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, a: x * fg.from_numpy(TABLE) + float(TABLE[1]),
+        lambda x, a: x * fg.tensor(a**2) + a.max() * float(a[2]),
+        lambda x, a: (x + 1, x[a.astype(np.int64)], float(a[1])),
+    ],
+)
+def test_what_arrays_hold_is_data_of_the_file(tmp_path, function):
+    x, a = fg.ones(4, dtype=fg.float64), np.arange(4.0)
+    fg.export(function, (x, a), tmp_path / "f.onnx")
+    fg.export(function, (x, a), tmp_path / "f.py")
+    ours, right = runpy.run_path(str(tmp_path / "f.py"))["run"](x), function(x, a)
+    for one, other in zip(*(r if isinstance(r, tuple) else (r,) for r in (ours, right)), strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other))
+
+
 def test_a_view_of_an_argument_may_be_exported(tmp_path):
     export(lambda x: x.reshape(-1), (tensor(2, 3),), tmp_path / "graph.onnx")
     (result,) = run_onnx((tmp_path / "graph.onnx").read_bytes(), tensor(2, 3).array)

@@ -193,7 +193,16 @@ def test_a_convolutional_network_is_written_in_the_ops_that_onnx_has_for_it(tmp_
     function, args, _ = CASES["digits"]
     fg.export(function, args, tmp_path / "graph.onnx")
     kinds = {node.op_type for node in onnx.load(tmp_path / "graph.onnx").graph.node}
-    assert {"Conv", "MaxPool", "AveragePool", "MatMul"} <= kinds
+    assert {"Conv", "MaxPool", "AveragePool", "Gemm"} <= kinds
+
+
+def test_an_encoder_is_written_in_single_nodes(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    layer = nn.TransformerEncoderLayer(8, 2, 16, activation="gelu").eval()
+    fg.export(layer, (tensor(3, 2, 8),), tmp_path / "graph.onnx")
+    kinds = {node.op_type for node in onnx.load(tmp_path / "graph.onnx").graph.node}
+    assert {"Gemm", "LayerNormalization", "Softmax", "Gelu"} <= kinds
+    assert not {"Exp", "Erf", "ReduceSum", "Sqrt"} & kinds
 
 
 def test_onnx_parameters_have_the_names_by_which_they_were_read(tmp_path):

@@ -33,9 +33,23 @@ def test_inputs_and_outputs_have_the_users_names(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"input_names": ["x"], "dynamic_axes": {"x": {0: "batch"}, "y": {0: "batch"}}}, "batch"),
+        ({"dynamic_axes": {"input": [0]}}, "input_dynamic_axes_1"),
+        ({"dynamic_shapes": {"input": {0: "rows"}}}, "rows"),
+    ],
+)
+def test_open_axes_have_the_users_names(options: dict[str, Any], told: str):
+    graph = written(**options).graph
+    sizes = [v.type.tensor_type.shape.dim[0].dim_param for v in (*graph.input, *graph.output)]
+    assert sizes == [told, told]
+
+
+@pytest.mark.parametrize(
     "options, words",
     [
-        ({"dynamic_axes": {"x": [0]}}, "shapes of the examples"),
+        ({"dynamic_axes": {"x": [0]}}, "names no input; the inputs are input"),
         ({"export_params": False}, "with the parameters"),
         ({"input_names": ["a", "b"]}, "2 names for inputs, of which the graph has 1"),
         ({"input_names": ["a"], "output_names": ["a"]}, "the name 'a' is taken"),

@@ -54,6 +54,7 @@ def of_a_broadcast(x: fg.Tensor, w: fg.Tensor) -> Any:
     return total.sum()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", [losses, decayed, from_zeros, of_a_broadcast])
 @pytest.mark.parametrize("derived", [True, False])
 def test_it_is_rolled(function: Loop, derived: bool) -> None:
@@ -243,6 +244,7 @@ CAN_TELL = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", CAN_TELL)
 @pytest.mark.parametrize("tracked", [False, True])
 def test_whoever_has_its_memory_sees_the_writes(function: Loop, tracked: bool) -> None:

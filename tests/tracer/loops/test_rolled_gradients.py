@@ -47,6 +47,7 @@ def written_out(h: fg.Tensor, x: fg.Tensor, w: fg.Tensor, b: fg.Tensor, backward
     return h, fg.stack(rows)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("backwards", [False, True])
@@ -378,6 +379,7 @@ def shared(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
 FUNCTIONS = [kept_everywhere, without_gradient, detached, hooked, written, summed, shared]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_loops_that_keep_or_change_what_they_hand_on(function: Any) -> None:
     args = tensors(2, 5)
@@ -436,6 +438,7 @@ def random_loop(seed: int) -> Any:
     return namespace["function"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", range(0, 80, 20))
 def test_random_loops(first: int) -> None:
     found = 0

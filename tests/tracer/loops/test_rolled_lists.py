@@ -122,6 +122,7 @@ ROLLED = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", ROLLED, ids=lambda f: f.__name__)
 def test_loops_whose_lists_are_seen_are_rolled(function: Loop, ran: list[int]) -> None:
     check_rolled(function, ran, 8 if function not in (two_loops, up_to_some_round) else 16)
@@ -236,6 +237,7 @@ def rows_in_another_order(x: Any, w: Any, h: Any) -> Any:
 RUN = [written_after, the_same_in_each, views_of_one, in_two_lists, known_before, known_within]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", [*RUN, rows_in_another_order], ids=lambda f: f.__name__)
 def test_loops_whose_lists_may_show_more_run(function: Loop) -> None:
     jitted = check(function, 2)
@@ -291,6 +293,7 @@ KEYS = [0, 30, -30, ROUNDS - 1, ROUNDS, -ROUNDS, -ROUNDS - 1, True, slice(3, 50,
 KEYS += [slice(None, None, -1), slice(70, 80), slice(-20, None)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("key", KEYS, ids=str)
 @pytest.mark.parametrize("join", [None, fg.stack, fg.cat])
 def test_items_and_slices(key: Any, join: Any) -> None:

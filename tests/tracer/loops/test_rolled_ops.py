@@ -47,6 +47,7 @@ ROUND: dict[str, Round] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ROUND)
 @pytest.mark.parametrize("derived", [False, True])
 def test_they_are_rolled(name: str, derived: bool) -> None:
@@ -85,6 +86,7 @@ REFUSED: dict[str, Callable[[fg.Tensor], Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_is_refused_at_its_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though ops wait."""

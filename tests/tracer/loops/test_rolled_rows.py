@@ -243,6 +243,7 @@ ROLLED_LOOPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", ROLLED_LOOPS, ids=lambda f: f.__name__)
 def test_loops_over_rows_are_rolled(function: Loop, ran: list[int]) -> None:
     jitted = check(function)
@@ -381,6 +382,7 @@ RUN = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", RUN, ids=lambda f: f.__name__)
 def test_loops_that_may_differ_run(function: Loop) -> None:
     jitted = check(function, 2)

@@ -181,6 +181,7 @@ LEFT = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", LEFT, ids=lambda f: f.__name__)
 def test_loops_that_are_left_are_rolled(function: Loop, ran: list[int]) -> None:
     check_rolled(function, ran, 16 if function is some_go_on else 8)
@@ -259,6 +260,7 @@ MAY_RUN = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", MAY_RUN, ids=lambda f: f.__name__)
 def test_loops_that_are_left_at_any_time(function: Loop) -> None:
     check(function, 2)

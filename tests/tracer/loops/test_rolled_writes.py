@@ -10,7 +10,7 @@ from oracle import torch
 from rolled_loops import ROUNDS, Loop, check, check_rolled, given, rounds_that_run
 
 import fusegrad as fg
-from fusegrad.tracer.loops.rows import RowRead
+from fusegrad.tracer.loops.affine import RowRead
 
 F64 = fg.float64
 
@@ -120,6 +120,7 @@ ROLLED = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", ROLLED, ids=lambda f: f.__name__)
 def test_loops_that_write_rows_are_rolled(function: Loop, ran: list[int]) -> None:
     check_rolled(function, ran)
@@ -245,6 +246,7 @@ RUN = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", RUN, ids=lambda f: f.__name__)
 def test_loops_that_may_write_otherwise_run(function: Loop) -> None:
     jitted = check(function, 2)
@@ -293,6 +295,7 @@ def test_a_value_that_backward_keeps_was_written_since() -> None:
             fg.value_and_grad(function)(x)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rounds", [127, 128, 129, 140, 1000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_and_gradients_are_torchs(rounds: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,7 @@ def wave(start, steps=40):
     return now, before, inner + 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("steps", range(20, 30))
 def test_rounds_that_do_the_same_become_one_equation(steps):
     found = loops(wave, *tensors(), steps)
@@ -454,6 +455,7 @@ def random_loop(seed):
     return namespace["function"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_random_loops(first):
     rolled = compiled = 0

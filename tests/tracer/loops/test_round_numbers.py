@@ -10,7 +10,7 @@ from oracle import torch
 from rolled_loops import ROUNDS, Loop, check, check_rolled, given, rounds_that_run
 
 import fusegrad as fg
-from fusegrad.tracer.loops.round_numbers import Computed
+from fusegrad.tracer.loops.induction import Computed
 
 DT = 0.01
 
@@ -110,6 +110,7 @@ ROLLED = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", ROLLED, ids=lambda f: f.__name__)
 def test_loops_that_compute_with_their_number_are_rolled(function: Loop, ran: list[int]) -> None:
     check_rolled(function, ran)
@@ -252,6 +253,7 @@ RUN = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", RUN, ids=lambda f: f.__name__)
 def test_loops_that_may_use_it_otherwise_run(function: Loop) -> None:
     jitted = check(function, 2)
@@ -280,6 +282,7 @@ def test_numbers_that_are_too_large_for_the_tensor() -> None:
     np.testing.assert_array_equal(fg.jit(loop)(x).numpy(), loop(x).numpy())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rounds", [127, 128, 129, 140, 1000])
 @pytest.mark.parametrize("dtype", ["float", "double"])
 def test_values_and_gradients_are_torchs(rounds: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

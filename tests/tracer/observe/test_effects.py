@@ -1,6 +1,8 @@
 """Effects of observed runs: what cannot be replayed opens a run, and names its line."""
 
 import random
+import sys
+import threading
 import types
 
 import numpy as np
@@ -21,24 +23,22 @@ class Counter:
     def __add__(self, other):
         return self
 
-    def __getattribute__(self, name):
-        return object.__getattribute__(self, name)
-
 
 OUTER = types.SimpleNamespace(n=0, items=[1], stream=iter([1, 2, 3] * 100), array=np.ones(2))
-COUNTER = Counter()
+COUNTER, OF_THREAD = Counter(), threading.local()
+OF_THREAD.n = 1
 
 CASES = {
-    "prints": lambda x: print(end=""),
+    "prints": lambda x: print(end="", file=sys.stdout),
     "insert": lambda x: OUTER.items.insert(0, 1),
     "sets `n`": lambda x: setattr(OUTER, "n", object),
     "iterator": lambda x: next(OUTER.stream),
     "outside the function": lambda x: [v for v, _ in zip(OUTER.stream, [1], strict=False)],
-    "NumPy": lambda x: OUTER.array + 1,
+    "NumPy": lambda x: OUTER.array.sort(),
     "numpy": lambda x: np.empty(2),
     "random": lambda x: random.random(),
     "address": lambda x: id(x),
-    "code of its own": lambda x: COUNTER.n,
+    "code of its own": lambda x: OF_THREAD.n,
     "Counter": lambda x: COUNTER + 1,
     "formats": lambda x: f"{x}",
     "`str`": lambda x: str([x]),

@@ -43,6 +43,7 @@ class Sharing(Interpreter):
         return True
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("sample", CASES)
 def test_what_shares_memory_is_declared_a_view_and_has_one_owner(sample: Any):
     interpreter = Sharing()

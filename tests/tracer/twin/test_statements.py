@@ -1,6 +1,7 @@
 """Twins do what their originals do: statements, one kind after the other."""
 
 import sys
+import threading
 import types
 
 from twin_checks import note, same
@@ -165,4 +166,18 @@ def test_with():
         return b
 
     same(f, 1)
-    assert any("Manager" in e.reason for e in same(f, 0).effects)
+    same(f, 0)
+    assert events == 3 * ["enter", None] + 3 * ["enter", ZeroDivisionError]
+
+    lock, condition = threading.Lock(), threading.Condition()
+
+    def locked(x):
+        with lock:
+            return x
+
+    def notified(x):
+        with condition:
+            return x
+
+    assert not same(locked, 0).effects  # a replay asks whether it is free
+    assert same(notified, 0).effects

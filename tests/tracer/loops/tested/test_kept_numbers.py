@@ -122,6 +122,7 @@ def results(function: Callable[..., Any], seed: int, derived: bool) -> Any:
     return values, [t.grad for t in args]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.parametrize("function", LOOPS)
 def test_numbers_of_rounds_are_kept(function: Callable[..., Any], derived: bool) -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad.compiler.program import loop_bodies
+from fusegrad.tracer.ir import rolled, tested
 
 
 def shrinking(x: Any, w: Any) -> Any:
@@ -17,6 +19,7 @@ def shrinking(x: Any, w: Any) -> Any:
     return x
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(), (1,), (2,), (2, 1), (1, 3), (5, 2)])
 def test_second_derivatives_of_any_shape(shape: tuple[int, ...]) -> None:
     def halving(x: Any) -> Any:
@@ -102,6 +105,7 @@ def several_sides(x: Any, w: Any) -> Any:
     return x
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("loop", [shrinking, several_ops, several_sides])
 @pytest.mark.parametrize("write", ["fill", "other memory"])
 def test_backward_finds_what_was_written_through_data(loop: Callable[..., Any], write: str) -> None:
@@ -140,10 +144,16 @@ def _squared(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
     return w
 
 
-@pytest.mark.parametrize("function", [_affine, _curved, _squared])
-def test_first_derivatives_have_a_graph_where_they_have_in_eager(function: Callable[..., fg.Tensor]) -> None:
+def _replaced(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
+    while x.sum() > 1:
+        x, w = x * 0.5, fg.tanh(x)
+    return w * w
+
+
+def check_derivatives(function: Callable[..., fg.Tensor], sizes: tuple[float, ...]) -> int:
+    """First ones have a graph where they have in eager, and second ones are eager's; the compiled calls."""
     jitted = fg.jit(function)
-    for size in (5.0, 9.0, 3.5, 40.0, 8.0):
+    for size in sizes:
         found: list[Any] = []
         for run in (jitted, function):
             x, w = (fg.full((2,), n, dtype=fg.float64, requires_grad=True) for n in (size, 0.6))
@@ -158,7 +168,57 @@ def test_first_derivatives_have_a_graph_where_they_have_in_eager(function: Calla
         for a, b in zip(ours, theirs, strict=True):
             if a is not None:
                 np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-12)
-    assert jitted.stats.compiled_calls == 4
+    return jitted.stats.compiled_calls
+
+
+@pytest.mark.parametrize("function", [_affine, _curved, _squared, _replaced])
+def test_first_derivatives_have_a_graph_where_they_have_in_eager(function: Callable[..., fg.Tensor]) -> None:
+    assert check_derivatives(function, (5.0, 9.0, 3.5, 40.0, 8.0)) == 4
+    # And those of loops that end before their first round, which is left to the same op once that was seen.
+    check_derivatives(function, (5.0, 9.0, 3.5, 0.2, 0.3, 0.6, 0.9, 5.0))
+
+
+def test_second_derivatives_of_no_round_are_known_of_no_other_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    leads = rolled.Body.leads
+    monkeypatch.setattr(
+        rolled.Body,
+        "leads",
+        lambda self, carried, rounds: leads(self, carried, 1 if rounds is None else rounds),
+    )
+    with pytest.raises(AssertionError):
+        check_derivatives(_replaced, (5.0, 9.0, 3.5, 0.2, 0.3, 0.6, 0.9, 5.0))
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_one_graph_and_its_kernels_are_for_all_numbers_of_rounds(
+    twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs, compiled = list[Any](), list[Any]()
+    make, compile_ = tested.Backward._made, loop_bodies.CompiledBody.__init__
+    monkeypatch.setattr(rolled, "MANY", 20)
+    monkeypatch.setattr(tested.Backward, "_made", lambda *args: graphs.append(args) or make(*args))
+    monkeypatch.setattr(
+        loop_bodies.CompiledBody, "__init__", lambda *args: compiled.append(args) or compile_(*args)
+    )
+
+    def growing(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
+        while x.sum() < 2:
+            x = x + 0.01 * w * fg.cos(x)
+        return (x * w).sum()
+
+    jitted = fg.jit(growing)
+    for number in range(2, 102, 7 if twice else 1):
+        found = []
+        for function in (jitted, growing):
+            x, w = (fg.full((2,), n, dtype=fg.float64, requires_grad=True) for n in (0.0, 100 / number))
+            slopes = fg.autograd.grad(function(x, w), [x, w], create_graph=twice)
+            if twice:
+                slopes = fg.autograd.grad(sum((s * s).sum() for s in slopes), [x, w])
+            found.append([s.numpy() for s in slopes])
+        np.testing.assert_allclose(*found, 1e-9)
+    assert len(graphs) == 1
+    # Rounds with a test, those that keep what is needed, those back; and the same of these for second ones.
+    assert len(compiled) <= (7 if twice else 3)
 
 
 def test_results_have_the_node_that_made_them_in_a_round() -> None:
@@ -168,6 +228,7 @@ def test_results_have_the_node_that_made_them_in_a_round() -> None:
         assert "MulBackward0" in repr(jitted(x, w))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "measure",
     [

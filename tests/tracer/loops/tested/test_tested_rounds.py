@@ -227,6 +227,7 @@ def _loss(result: Any) -> fg.Tensor:
     return total
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
 @pytest.mark.parametrize("wants", [False, True], ids=["values", "gradients"])
 def test_calls_that_go_round_more_or_less_often_are_one_path(loop: Loop, wants: bool) -> None:
@@ -407,6 +408,7 @@ REFUSED: list[Loop] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("loop", REFUSED, ids=lambda loop: loop.__name__)
 @pytest.mark.parametrize("wants", [False, True], ids=["values", "gradients"])
 def test_what_depends_on_the_number_of_rounds_is_found(loop: Loop, wants: bool) -> None:

@@ -172,6 +172,7 @@ def check(function: Loop, calls: int = 6) -> tuple[Any, Any]:
     return plain, jitted
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", LOOPS)
 def test_they_are_rolled(function: Loop) -> None:
     for jitted in check(function):
@@ -205,7 +206,7 @@ def test_windows_are_found_where_they_are() -> None:
                 h = h * 0.5
         return h
 
-    check(function)
+    check(function, calls=2)
 
 
 def test_rows_that_the_loop_changes() -> None:

@@ -1,0 +1,1 @@
+"""Writes in place: the nodes that they leave, and how views hear of them."""

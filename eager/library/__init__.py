@@ -1,0 +1,1 @@
+"""Users' own ops: functions in Python, Numba or whatever else, which run on tensors as ops do, by a name."""

@@ -1,0 +1,1 @@
+"""Ops on batches of tensors, of which the program sees one: what `vmap` is made of."""

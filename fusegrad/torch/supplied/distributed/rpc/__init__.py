@@ -1,0 +1,1 @@
+"""`torch.distributed.rpc`: of one process, there is nobody to call."""

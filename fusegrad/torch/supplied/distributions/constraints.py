@@ -1,0 +1,27 @@
+"""`torch.distributions.constraints`: the classes of constraints, which libraries derive from and ask for."""
+
+from fusegrad.eager.distributions.constraints import (
+    _Boolean as _Boolean,
+    _Cat as _Cat,
+    _CorrCholesky as _CorrCholesky,
+    _Dependent as _Dependent,
+    _GreaterThan as _GreaterThan,
+    _GreaterThanEq as _GreaterThanEq,
+    _HalfOpenInterval as _HalfOpenInterval,
+    _IndependentConstraint as _IndependentConstraint,
+    _IntegerGreaterThan as _IntegerGreaterThan,
+    _IntegerInterval as _IntegerInterval,
+    _Interval as _Interval,
+    _LessThan as _LessThan,
+    _LowerCholesky as _LowerCholesky,
+    _LowerTriangular as _LowerTriangular,
+    _Multinomial as _Multinomial,
+    _OneHot as _OneHot,
+    _PositiveDefinite as _PositiveDefinite,
+    _PositiveSemidefinite as _PositiveSemidefinite,
+    _Real as _Real,
+    _Simplex as _Simplex,
+    _Square as _Square,
+    _Stack as _Stack,
+    _Symmetric as _Symmetric,
+)

@@ -1,0 +1,1 @@
+"""Programs whose Python numbers are others at each call."""

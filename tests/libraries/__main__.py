@@ -1,0 +1,67 @@
+"""Runs libraries with PyTorch, with fusegrad, and with their steps jitted; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from libraries import own_tests, page, runs, venvs
+
+PAGE = venvs.REPOSITORY / "docs" / "libraries.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m libraries", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="libraries of libraries.toml; all if none")
+    parser.add_argument("--make", action="store_true", help="install them, and do no more")
+    parser.add_argument("--no-run", action="store_true", help="only read the results of earlier runs")
+    parser.add_argument("--tests", action="store_true", help="run the libraries' own tests instead")
+    parser.add_argument("--most", type=int, default=own_tests.MOST, help="so many tests of a package")
+    parser.add_argument("--seconds", type=int, default=own_tests.WHOLE, help="so long, for all, each way")
+    parser.add_argument("--ways", nargs="+", default=runs.WAYS, choices=runs.WAYS)
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="the page; docs/libraries.md if all are run"
+    )
+    given = parser.parse_args()
+    if given.tests:
+        run_tests(given.names or [*own_tests.with_tests()], given.most, given.seconds)
+        return
+    names = given.names or list(venvs.LIBRARIES)
+    if unknown := set(names) - set(venvs.LIBRARIES):
+        parser.error(f"libraries.toml has no {', '.join(sorted(unknown))}")
+    found = []
+    for name in names:
+        if given.make:
+            venvs.make(name)
+            print(name, venvs.version(name), flush=True)
+            continue
+        results = venvs.FOLDER / f"{name}.json"
+        if not given.no_run:
+            results.write_text(json.dumps(runs.run(name, tuple(given.ways))))
+        told = list(runs.rows(name, json.loads(results.read_text())))
+        print("\n".join(map(page.line, told)), flush=True)
+        found += told
+    if found:
+        print(page.summary(found))
+    place = given.markdown or (None if given.names or given.make else PAGE)
+    if place is not None:
+        place.write_text(page.markdown(found, {name: venvs.version(name) for name in names}, tests_so_far()))
+
+
+def run_tests(packages: list[str], most: int, seconds: int) -> None:
+    """Run packages' own tests, and keep how they went for the page."""
+    for package in packages:
+        told = own_tests.run(package, most, seconds)
+        (venvs.FOLDER / f"{package}.tests.json").write_text(json.dumps(told))
+        print("\n".join([*own_tests.table({package: told})][2:]), flush=True)
+
+
+def tests_so_far() -> dict[str, Any]:
+    """How tests of packages went when they were run last."""
+    files = {package: venvs.FOLDER / f"{package}.tests.json" for package in own_tests.with_tests()}
+    return {package: json.loads(file.read_text()) for package, file in files.items() if file.exists()}
+
+
+main()

@@ -1,0 +1,1 @@
+"""A program for each library, named like it: `CASES` has what builds each of its cases."""

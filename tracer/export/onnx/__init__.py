@@ -1,0 +1,1 @@
+"""ONNX files: a program goes in, a model that other runtimes read comes out."""

@@ -1,0 +1,1 @@
+"""NumPy's arrays in an observed run: constants, and those that a replay comes by anew."""

@@ -1,0 +1,1 @@
+"""Python as libraries write it: cached functions, imports, contexts, loggers, identities."""

@@ -50,7 +50,7 @@ def test_loops_beside_jax_run(tmp_path: Path) -> None:
     assert found.keys() == {"fusegrad", "jax"}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name",
     [
@@ -134,6 +134,7 @@ def test_wrong_usage_is_said() -> None:
 LONG = {*suite_module.SLOW, "chain_1000000", "cross_entropy_2048x1000", "rnn_64", "black_scholes"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "workload", [w for w in workloads.WORKLOADS if w.key not in LONG], ids=lambda w: w.key
 )

@@ -327,7 +327,7 @@ def named(value: Any) -> str:
     return getattr(value, "__name__", None) or str(value)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("program_, calls, way", SETTINGS, ids=named)
 def test_an_exception_at_any_op(program_: Any, calls: int, way: str):
     count = drill_numbered(lambda n: at_op(n, Fault), program_, calls, way)
@@ -339,7 +339,7 @@ def test_ops_that_know_bfloat16_fail_too():
     assert drill_numbered(lambda n: at_op(n, Fault), branched, 0) > 10
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("program_, calls, way", SETTINGS, ids=named)
 def test_no_memory_for_an_op_or_a_compiled_program(
     program_: Any, calls: int, way: str, monkeypatch: pytest.MonkeyPatch
@@ -386,7 +386,7 @@ def drill_points(
     return happened, problems
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("error", [Fault, KeyboardInterrupt], ids=named)
 @pytest.mark.parametrize("place", range(len(SETTINGS)))
 def test_a_fault_or_an_interrupt_anywhere(error: type[BaseException], place: int):

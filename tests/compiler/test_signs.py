@@ -177,7 +177,7 @@ def special_pairs(shapes: Sequence[tuple[int, ...]], dtype: str) -> list[list[np
     ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", CHOOSING)
 def test_what_chooses_at_every_length(name: str, dtype: str):
@@ -194,7 +194,7 @@ def test_functions_of_one(dtype: str):
             raise AssertionError(name) from error
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_functions_of_two(name: str, dtype: str):
@@ -335,6 +335,7 @@ def pools() -> list[np.ndarray]:
     return [random.choice(np.array(p, np.float32), shape) for p in POOLS.values() for shape in SHAPES]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(name: str):
     function = REDUCTIONS[name]

@@ -81,7 +81,7 @@ def test_eager_has_torchs_losses(name: str) -> None:
         agree(found, expected)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", OURS)
 def test_jitted_steps_have_eagers_losses_and_are_replayed(name: str, warm: int = WARM) -> None:
     words = NOT_REPLAYED.get(name)
@@ -96,7 +96,7 @@ def test_jitted_steps_have_eagers_losses_and_are_replayed(name: str, warm: int =
         assert words in str(jitted.explain())
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", runs.STRANGERS)
 def test_steps_of_strangers(name: str) -> None:
     test_eager_has_torchs_losses(name)

@@ -78,6 +78,7 @@ def always_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plan, "defers", lambda plan: True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", INDICES)
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_positions_are_open(use: Callable[..., Any], name: str) -> None:

@@ -45,7 +45,7 @@ def flat(value: Any) -> list[Any]:
     return [value.detach().numpy() if isinstance(value, fg.Tensor) else value]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("is_open", [True, False], ids=["deferred", "first call"])
 @pytest.mark.parametrize("sample", CASES)
 def test_an_op_waits_for_its_operands(sample: Sample, is_open: bool) -> None:

@@ -82,6 +82,7 @@ def derived(lib, name, leaves, rounds=1, between=lambda: None):
     return [leaf.grad for leaf in leaves]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_are_pytorchs(name, dtype, kernels):

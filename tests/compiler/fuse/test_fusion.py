@@ -241,6 +241,7 @@ def made_in_the_function() -> dict[str, Callable[[], fg.Tensor]]:
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", made_in_the_function())
 @pytest.mark.parametrize("second", made_in_the_function())
 def test_one_op_on_parts_of_what_is_made_inside_and_on_other_tensors(first: str, second: str):

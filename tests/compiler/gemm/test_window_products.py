@@ -73,6 +73,7 @@ def compiled(name):
     return fg.jit(lambda *given: F.conv2d(*given, *CASES[name][2]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_are_pytorchs(name, dtype):

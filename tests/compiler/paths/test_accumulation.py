@@ -339,6 +339,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("body", [cell, offset], ids=lambda body: body.__name__)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_as_eager_adds(

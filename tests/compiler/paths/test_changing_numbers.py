@@ -368,6 +368,7 @@ SIZES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("use", SIZES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_must_be_known_is_guarded(source: Any, use: str) -> None:
@@ -444,6 +445,7 @@ ODD = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("use", ["mul", "arithmetic", "int", "branch", "compare", "given back"])
 def test_odd_numbers_are_what_they_are_in_eager(source: Any, use: str) -> None:

@@ -129,7 +129,7 @@ def _gives(order: str, loss: Callable[[World, Any], Any], write: Callable[[World
     return step
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("order", ["before", "since", "both"])
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("use", USES)

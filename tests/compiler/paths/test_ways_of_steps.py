@@ -405,6 +405,7 @@ def same(found: Any, expected: Any) -> None:
         assert found == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", WAYS)
 def test_replayed_and_as_eager_does_it(name: str) -> None:
     ways = []

@@ -177,7 +177,7 @@ def grown(maker: Callable[[int], Program], short: int, times: int) -> list[str]:
     ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_calls_grow_with_the_length(name: str) -> None:
     assert grown(PROGRAMS[name], SHORT, TIMES) == []
@@ -212,7 +212,7 @@ def memory(maker: Callable[[int], Program], length: int) -> float:
             tracemalloc.stop()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_memory_grows_with_the_length(name: str) -> None:
     first_call(PROGRAMS[name], 16)
@@ -255,7 +255,7 @@ def left_to_the_collector(maker: Callable[[int], Program], length: int) -> int:
         gc.enable()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_planning_has_made_goes_as_soon_as_it_is_done(name: str) -> None:
     left_to_the_collector(PROGRAMS[name], 16)

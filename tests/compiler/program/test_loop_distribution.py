@@ -136,6 +136,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Graph]:
     return graphs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("function", "expected", "batch"),
     [*[(f, n, batch) for f, n in TABLE for batch in (True, False)], (of_two_states, [2, 2], True)],

@@ -434,7 +434,7 @@ def given(seed: int, n: int) -> list[fg.Tensor]:
 def test_random_loops_have_eagers_values_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """And are rolled often enough to say something of rolling: a third of them are."""
     made_short(monkeypatch.setattr)
-    assert sum(map(check, range(24))) >= 3
+    assert sum(map(check, range(12))) >= 2
 
 
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ def left_after(function: Callable[..., Any], side: int, needs_grad: bool) -> lis
     return found
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("needs_grad", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("side", [16, 300], ids=["small", "large"])
 @pytest.mark.parametrize("kind", KINDS)

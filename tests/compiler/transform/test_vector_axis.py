@@ -74,6 +74,7 @@ def loops(program):
     return [loop for bound in program.kernels for loop in bound.kernel.loops()]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(
     ("rows", "row"), [(264, 3), (167, 7), (279, 4), (130, 5), (131, 6), (200, 9), (297, 10)]
@@ -86,6 +87,7 @@ def test_rows_are_unrolled_and_equal_eager(name, rows, row, dtype, another_axis)
     assert any(loop.kind == "unrolled" for loop in loops(program)), program.kernels
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
 @pytest.mark.parametrize("shape", [(40, 64), (300, 70), (3000, 130)])
 def test_lanes_go_through_long_rows(shape, dtype, another_axis):

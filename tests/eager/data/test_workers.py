@@ -361,7 +361,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("end", "status"),

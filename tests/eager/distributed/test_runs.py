@@ -39,7 +39,7 @@ def expected() -> float:
     return weight
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("where", "how", "said", "status", "jitted"), ENDS)
 def test_a_rank_that_ends(
     ranks_run: Callable[..., subprocess.CompletedProcess[str]],

@@ -14,7 +14,7 @@ for _entry in entries():
     ENTRIES.setdefault(_entry.name, []).append(_entry)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("op", sorted(ENTRIES))
 def test_the_samples_of(op: str):
     for entry in ENTRIES[op]:

@@ -178,7 +178,7 @@ RUN = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", [*ROLLED, *RUN], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("derived", [False, True])
 def test_they_have_eagers_values(function: Loop, derived: bool) -> None:

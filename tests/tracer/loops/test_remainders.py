@@ -113,7 +113,7 @@ ROLLED = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", [*ROLLED, of_the_row], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("derived", [False, True])
 def test_they_have_eagers_values(function: Loop, derived: bool) -> None:

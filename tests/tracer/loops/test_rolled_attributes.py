@@ -148,7 +148,7 @@ def check(function: Any, rounds: int = ROUNDS, calls: int = 4) -> Any:
     return jitted
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", ALL, ids=lambda f: f.__name__)
 def test_attributes_are_left_as_eager_leaves_them(function: Any, ran: list[int]) -> None:
     jitted = check(function)

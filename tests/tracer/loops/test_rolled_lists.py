@@ -122,7 +122,7 @@ ROLLED = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", ROLLED, ids=lambda f: f.__name__)
 def test_loops_whose_lists_are_seen_are_rolled(function: Loop, ran: list[int]) -> None:
     check_rolled(function, ran, 8 if function not in (two_loops, up_to_some_round) else 16)

@@ -47,7 +47,7 @@ ROUND: dict[str, Round] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ROUND)
 @pytest.mark.parametrize("derived", [False, True])
 def test_they_are_rolled(name: str, derived: bool) -> None:

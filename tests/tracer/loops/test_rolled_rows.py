@@ -243,7 +243,7 @@ ROLLED_LOOPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", ROLLED_LOOPS, ids=lambda f: f.__name__)
 def test_loops_over_rows_are_rolled(function: Loop, ran: list[int]) -> None:
     jitted = check(function)

@@ -246,7 +246,7 @@ RUN = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", RUN, ids=lambda f: f.__name__)
 def test_loops_that_may_write_otherwise_run(function: Loop) -> None:
     jitted = check(function, 2)
@@ -295,7 +295,7 @@ def test_a_value_that_backward_keeps_was_written_since() -> None:
             fg.value_and_grad(function)(x)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rounds", [127, 128, 129, 140, 1000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_and_gradients_are_torchs(rounds: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

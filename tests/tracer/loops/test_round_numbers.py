@@ -253,7 +253,7 @@ RUN = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", RUN, ids=lambda f: f.__name__)
 def test_loops_that_may_use_it_otherwise_run(function: Loop) -> None:
     jitted = check(function, 2)
@@ -282,7 +282,7 @@ def test_numbers_that_are_too_large_for_the_tensor() -> None:
     np.testing.assert_array_equal(fg.jit(loop)(x).numpy(), loop(x).numpy())
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rounds", [127, 128, 129, 140, 1000])
 @pytest.mark.parametrize("dtype", ["float", "double"])
 def test_values_and_gradients_are_torchs(rounds: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def shares_memory_of_attributes(x: Any, w: Any, h: Any, rounds: int) -> Any:
     return held.state
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("function", [shares_memory, shares_memory_behind, shares_memory_of_attributes])
 @pytest.mark.parametrize("rounds", range(ROUNDS, ROUNDS + 4))
 def test_tensors_that_share_memory_still_do(function: Any, rounds: int) -> None:

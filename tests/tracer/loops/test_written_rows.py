@@ -118,7 +118,7 @@ READ_BACK = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", READ_BACK, ids=lambda f: f.__name__)
 def test_rows_that_were_written_just_before_are_handed_on(function: Loop, ran: list[int]) -> None:
     jitted = check(function)

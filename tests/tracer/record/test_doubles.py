@@ -122,6 +122,7 @@ def _outcome(function: Callable[..., Any], x: fg.Tensor) -> str:
     return repr((result, KEPT.total, KEPT.history, x.grad))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("use", USES)
 def test_what_is_computed_of_a_tensors_number_replays(use: str, source: str) -> None:

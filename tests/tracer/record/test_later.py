@@ -79,7 +79,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 CASES = [pytest.param(s, id=f"{n}-{k}") for n, samples in SAMPLES.items() for k, s in enumerate(samples)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("sample", CASES)
 def test_what_is_said_of_results_beforehand_is_true(sample: Sample, all_are_large: None) -> None:
     for how in ("plain", "gaps", "turned", "first", "last"):

@@ -134,6 +134,7 @@ LATER_WRITES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("alias", [a for a in ALIASES if "unfold" not in a.__code__.co_names])
 @pytest.mark.parametrize("own", OWN_WRITES)
 @pytest.mark.parametrize("later", LATER_WRITES)

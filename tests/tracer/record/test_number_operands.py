@@ -57,7 +57,7 @@ LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ROWS)
 def test_varying_floats_are_operands(name: str, way: str) -> None:

@@ -97,6 +97,7 @@ def program(seed: int) -> Callable[[fg.Tensor], Any]:
     return run
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("block", range(4))
 def test_writes_that_wait_leave_what_eager_leaves(block: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(later, "LARGE", 0)

@@ -52,7 +52,7 @@ def scheduled(rule: Any, schedule: Any, rate: Any, jitted: bool) -> tuple[list[A
     return [*seen, float(optimizer.param_groups[0]["lr"]), *w.tolist()], run
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("answered")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", RULES)

@@ -427,6 +427,7 @@ def optimizer_called() -> Case:
     return step, lambda: (list(calls), versions(weight))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("deferred", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_stamps_are_those_of_eager(name: str, deferred: bool) -> None:

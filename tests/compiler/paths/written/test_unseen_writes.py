@@ -370,6 +370,7 @@ def after_freezing(lib: Any, function: Any, way: Any, derived: bool, has_gradien
     return [None if t is None else t.detach().numpy() for t in (w.grad, b.grad, *found)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("has_gradient", [False, True])
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.parametrize("way", BACKWARDS)

@@ -138,6 +138,7 @@ def of_the_shorter(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return h.sum() * _t
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "function",
     [

@@ -86,7 +86,7 @@ def outcome(call: Callable[[Any], Any]) -> Any:
         return RuntimeError
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("written", [by_caller, within, step], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("loop", [counted, ranged], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("body", BODIES)

@@ -33,9 +33,10 @@ def differs(name: str, way: str, derived: bool = False) -> tuple[str, Any]:
     return difference(source_of(EFFECTS[name], way), f"<{way}: {name}>", derived)
 
 
-@pytest.mark.parametrize("number", range(0, len(NAMES), 9))
+@pytest.mark.one_in(18)
+@pytest.mark.parametrize("number", range(len(NAMES)))
 def test_effects_are_left_as_eager_leaves_them(number: int) -> None:
-    found, _ = differs(NAMES[number], [*WAYS][number // 9 % len(WAYS)])
+    found, _ = differs(NAMES[number], [*WAYS][number % len(WAYS)])
     assert not found
 
 

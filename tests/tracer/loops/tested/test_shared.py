@@ -129,7 +129,7 @@ def called(function: Callable[..., Any], seed: int, derived: bool) -> Any:
     return same, values, [t.grad for t in args]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.parametrize("function", LOOPS)
 def test_variables_hold_one_tensor_where_they_do_in_eager(

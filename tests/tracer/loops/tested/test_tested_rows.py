@@ -172,7 +172,7 @@ def check(function: Loop, calls: int = 6) -> tuple[Any, Any]:
     return plain, jitted
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", LOOPS)
 def test_they_are_rolled(function: Loop) -> None:
     for jitted in check(function):

@@ -101,7 +101,7 @@ def seen(function: Callable[..., Any], needed: tuple[bool, ...]) -> list[Any]:
 LOOPS = [apart, summed, in_rows, off_the_graph, by_whole_numbers, in_turns, later]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("needed", [n for n in itertools.product([False, True], repeat=3) if any(n)], ids=str)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_what_has_gradients_is_what_has_them_in_eager(loop: Any, needed: tuple[bool, ...]) -> None:

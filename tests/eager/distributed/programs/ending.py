@@ -86,6 +86,7 @@ def main(path: str, place: str, how: str, jitted: str = "") -> None:
             if place == "checkpoint" and step == 3:
                 interrupted(lambda: at("checkpoint", 3))
             fg.save({"model": model.state_dict(), "step": step + 1}, path)
+        dist.barrier()  # nobody begins the next step before the file of this one is there
     assert not jitted or run.stats.compiled_calls >= 2 or start, run.explain()
     if rank == 0:
         print("weight", model.weight.item(), "from", start)

@@ -162,9 +162,10 @@ class JitFunction(Jitted[P, R]):
                 return replayed(self, entry, leaves, args, kwargs)
             except Missed as miss:
                 missed: Difference = miss.args[0]
-            if any_waiting():  # which a run that is recorded gets
-                return self._capture(key, family, args, kwargs, leaves)
+            must_record = any_waiting()  # only a run that is recorded gets the answers
             if entry.compiling is not None:
+                if must_record:
+                    return self._capture(key, family, args, kwargs, leaves)
                 self.stats.eager_calls += 1
                 return self.__wrapped__(*args, **kwargs)
             entry.last_failure = missed
@@ -173,7 +174,7 @@ class JitFunction(Jitted[P, R]):
             if entry.variants:
                 self.stats.guard_failures += 1
             debug.show(1, f"{self!r}: guard failed", lambda: str(entry.last_failure))
-            if entry.is_restless(missed) and not self.require:
+            if entry.is_restless(missed) and not (self.require or must_record):
                 return self._defer(entry, args, kwargs)
         return self._capture(key, family, args, kwargs, leaves)
 
@@ -237,7 +238,7 @@ class JitFunction(Jitted[P, R]):
             puts_off=True,
             changing=changing,
             allowance=allowance,
-            follows_positions=self.follows_positions,
+            avoided=self.avoided,
         )
         key = without(key, leaves_out - made.fixed.leaves)
         if family is not None:

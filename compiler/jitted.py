@@ -34,8 +34,7 @@ class Jitted(Generic[P, R]):
         self.told = False  # whether it was said what takes long
         self.long_runs = 0
         self.waited = 0.0  # so many seconds for what was compiled
-        # Whether tensors are indexed by what others hold, and not by the numbers.
-        self.follows_positions = True
+        self.avoided: frozenset[str] = frozenset()  # kinds of reasons that later runs can do without
         self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
         self._cells = Cells(function, key_of)  # the kinds of calls in batched programs
 

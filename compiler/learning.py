@@ -38,6 +38,7 @@ FEW_PATHS = 8  # of which each must have answered a call, on the average, for mo
 OPEN_TRIES = 3
 LONG_RUNS = 3  # that were too long to record
 LEAST_WAIT = 0.05  # of the budget, which any call may wait
+AVOIDABLE = frozenset({"positions", "schedule"})
 OPEN = "its runs cannot be replayed"
 LONG = "its runs take too long to record"
 BUDGET = "see fg.set_compile_budget"
@@ -103,8 +104,9 @@ def unable(function: Jitted, entry: Entry) -> JitError:
 def _refuse(function: Jitted, entry: Entry, made: Capture) -> None:
     """The run was open: from now on the body runs, unless other runs were closed."""
     entry.reasons, entry.not_rolled = made.reasons, made.not_rolled
-    if function.follows_positions and any(reason.kind == "positions" for reason in made.reasons):
-        function.follows_positions = False  # another run goes by the numbers
+    avoided = function.avoided | AVOIDABLE.intersection(reason.kind for reason in made.reasons)
+    if avoided != function.avoided:
+        function.avoided = avoided  # another run goes another way
         return
     entry.open_tries += 1
     entry.plan.asked += 1

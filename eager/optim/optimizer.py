@@ -314,7 +314,9 @@ def scalar(value: float) -> Tensor:
 
 
 def as_number(value: Any) -> Any:
-    """An option that may be given as a tensor (a learning rate, say) as a Python number."""
+    """An option that may be given as a tensor or by NumPy (a learning rate, say) as a Python number."""
+    if isinstance(value, np.floating):
+        return float(value)  # NumPy computes with its own in their precision, not in the array's
     if not isinstance(value, Tensor):
         return value
     reach(value)

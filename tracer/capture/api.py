@@ -48,7 +48,7 @@ def capture(
     keeps: bool = False,
     changing: Changing = NOTHING_CHANGING,
     allowance: Allowance | None = None,
-    follows_positions: bool = True,
+    avoided: frozenset[str] = frozenset(),
 ) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
@@ -56,11 +56,11 @@ def capture(
     `self` among the arguments). puts_off: whether tensors of the result may have no values until the
     capture's `later` is settled. keeps: whether the capture has what takes the run back. changing: where the
     run finds numbers that a replay finds anew. allowance: how long recording may take; when it is used up the
-    run goes on without. follows_positions: see `Recorder`. Raises whatever the function raises; nothing is
+    run goes on without. avoided: see `Recorder`. Raises whatever the function raises; nothing is
     captured then.
     """
     recorder = Recorder(puts_off, keeps, allowance)
-    recorder.numbers.sources, recorder.follows_positions = changing.sources, follows_positions
+    recorder.numbers.sources, recorder.avoided = changing.sources, avoided
     args, keywords = _followed(recorder, args, dict(kwargs or {}), changing)
     given, called = args, function
     function, args = plain_function(function, args)

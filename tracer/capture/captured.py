@@ -25,8 +25,9 @@ class Reason:
     """Why a run cannot be replayed, with the user's line.
 
     kind: "memory" where only the memory of the results could not be repeated, not their values; "positions"
-    where it could be repeated if it went by the numbers that are in an index as tensors; "once"
-    where a later run will not do it again; "long" where recording took too long.
+    where it could be repeated if it went by the numbers that are in an index as tensors; "schedule" if it
+    followed the step of a learning rate schedule; "once" where a later run will not do it again; "long" where
+    recording took too long.
     """
 
     reason: str

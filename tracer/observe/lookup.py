@@ -289,6 +289,12 @@ class Store(enum.Enum):
 HANDED_ON = frozenset({Store.OWN, Store.ITEM})
 
 
+def is_schedule_class(kind: type) -> bool:
+    """Whether a class is one of our learning rate schedules, and not derived from one by a user."""
+    module = home(kind)
+    return module is not None and module.startswith("fusegrad.eager.optim.schedules.")
+
+
 def kind_of_attribute(owner: Any, name: str) -> Store:
     """What setting an attribute does; OWN: it puts it into the object's own dict, and nothing else."""
     kind, namespace = type(owner), instance_dict(owner)
@@ -306,7 +312,8 @@ def kind_of_attribute(owner: Any, name: str) -> Store:
     if module is None or not issubclass(kind, module):
         if own is not object.__setattr__ and kind is not SimpleNamespace:
             return Store.FOREIGN
-        return Store.OWN if home(kind) is None else Store.ENGINE
+        # Of the engine's objects schedules are Python through and through.
+        return Store.OWN if home(kind) is None or is_schedule_class(kind) else Store.ENGINE
     if own is not vars(module)["__setattr__"]:
         return Store.FOREIGN
     tables = [namespace.get(table) for table in MODULE_TABLES]

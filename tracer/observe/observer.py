@@ -266,7 +266,7 @@ class Observer(Effects):
     def look_at(self, owner: Any, site: Site) -> bool:
         """A look at an object from outside, which must be what it was; whether it is a grown list."""
         if id(owner) in self.changed_late:
-            self.open(self.changed_late[id(owner)][1], site)
+            self.open(self.changed_late[id(owner)][1], site, "schedule")
         return stores.look_at(self, owner, site)
 
     def is_late(self, owner: Any) -> bool:
@@ -351,7 +351,7 @@ class Observer(Effects):
     def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> Any:
         """One item of an outer list, deque or dict (MISSING: a dict's absent key); see `read_attribute`."""
         key = stores.place_of(self, owner, key, site)
-        if self.look_at(owner, site) or (owner, key) in self.stores:
+        if stores.is_added(self, owner, key) or self.look_at(owner, site) or (owner, key) in self.stores:
             return value
         place = ("item", id(owner), id(self.keep(key)) if plain_key(key) is MISSING else plain_key(key))
         return self.reached(self.read(place, lambda: ItemRead(owner, key, value, site), value))

@@ -30,10 +30,11 @@ from fusegrad.tracer.observe.conditions import (
     Once,
     Place,
 )
-from fusegrad.tracer.observe.lookup import MISSING, type_lookup
+from fusegrad.tracer.observe.lookup import MISSING, is_schedule_class, type_lookup
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.reads import GetterRead, Read
 from fusegrad.tracer.observe.values import Expected
+from fusegrad.tracer.observe.world import blind
 from fusegrad.tracer.twin.sites import NOWHERE, Site
 
 
@@ -205,13 +206,16 @@ def _has_our_rule(optimizer: Any) -> bool:
 def schedule(observer: Observer, method: MethodType, site: Site) -> Any:
     """What to call in place of a schedule's `step`; None where it is to be followed like others.
 
-    It sets numbers in Python, which a replay does by calling it, once everything else is done.
+    It sets numbers in Python, which a replay does by calling it, once everything else is done. Where that
+    would be too late, or too early, it is followed in the next run.
     """
     owner: Any = method.__self__
     recorder = state.interpreter
-    if not purity.is_schedule(owner) or not observer.is_outer(owner) or method.__name__ != "step":
+    if not is_schedule_class(type(owner)) or not observer.is_outer(owner) or method.__name__ != "step":
         return None
     if type_lookup(type(owner), "step") is not method.__func__ or not isinstance(recorder, Interpreter):
+        return None
+    if "schedule" in getattr(recorder, "avoided", ()):
         return None
     return functools.partial(_schedule, observer, recorder, method, site)
 
@@ -222,8 +226,12 @@ def _schedule(observer: Observer, recorder: Any, method: MethodType, site: Site,
     if args or any(isinstance(rate, Tensor) for rate in rates):
         observer.open("steps a schedule by an argument, or with learning rates that are tensors", site)
     if any(id(changed) in observer.numbers.options for changed in _changed(owner)):
-        observer.open("steps a schedule after it has set an option of the optimizer", site)
-    recorder.finally_(method)
+        observer.open("steps a schedule after it has set an option of the optimizer", site, "schedule")
+    functions = [*_functions(owner)]
+    looks = not all(map(blind.only_computes, functions))
+    for function in functions if not looks else ():
+        blind.guard(observer, function, site)
+    recorder.finally_(method, looks)
     state.interpreter = None
     try:
         return method(*args)
@@ -244,12 +252,13 @@ def _changed(schedule: Any) -> Iterator[Any]:
         yield from _changed(inner)
 
 
-def calls_functions(schedule: Any) -> bool:
-    """Whether a step of a schedule calls functions of a user's, which may look at anything."""
+def _functions(schedule: Any) -> Iterator[Any]:
+    """The functions of a user's that a step of a schedule calls."""
     kept = [*vars(schedule).values()]
     kept += [item for value in kept if isinstance(value, (list, tuple)) for item in value]
-    inner = getattr(schedule, "_schedulers", ())
-    return any(map(callable, kept)) or any(map(calls_functions, inner))
+    yield from filter(callable, kept)
+    for inner in getattr(schedule, "_schedulers", ()):
+        yield from _functions(inner)
 
 
 def is_stepped_by(optimizer: Any, method: MethodType | None) -> bool:

@@ -340,12 +340,6 @@ def is_group_class(kind: type) -> bool:
     return issubclass(kind, dict) and is_optimizers(home(kind))
 
 
-def is_schedule(value: Any) -> bool:
-    """Whether the value is one of our learning rate schedules, of no subclass of a user's."""
-    module = home(type(value))
-    return module is not None and module.startswith("fusegrad.eager.optim.schedules.")
-
-
 def is_trusted_object(value: Any) -> bool:
     """Whether the value is an instance of a class of the engine (an op, a dtype, a device)."""
     return is_trusted_module(home(type(value)))

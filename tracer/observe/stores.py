@@ -207,6 +207,12 @@ def look_at(observer: Observer, owner: Any, site: Site) -> bool:
     return grown is not None
 
 
+def is_added(observer: Observer, owner: Any, key: Any) -> bool:
+    """Whether an item of a list, by its key, is one that the run has appended, however long the list was."""
+    grown = observer.stores.grown.get(id(owner))
+    return grown is not None and type(key) is int and -len(grown.added) <= key < 0
+
+
 def _is_argument(observer: Observer, owner: Any) -> bool:
     """Whether a container is part of the arguments, too."""
     args, kwargs = observer.arguments

@@ -21,9 +21,10 @@ from fusegrad.tracer.ir.graph import Equation, Source, Value, array_type, identi
 from fusegrad.tracer.observe.arrays.into_tensors import Made
 from fusegrad.tracer.observe.hosts import Gradient, GradientOf, Host, NoGradient, Place
 from fusegrad.tracer.observe.numbers import Numbers
-from fusegrad.tracer.observe.optimizer_steps import ParametersRead, calls_functions
+from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Outcome, Symbol
+from fusegrad.tracer.observe.variables import REBIND
 from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.checkpoints import Checkpoint, Checkpoints
@@ -53,14 +54,12 @@ class Recorder(Interpreter):
     end. since: what leaves from outside held after they were written. replaced: the tensors from outside, by
     id, that were given other memory.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id. before: what takes the run
-    back, if that is asked for.
-    open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
-    the same for what it does repeat, though it changes the world. code_first: whether the first of them, if
-    there is any, is what the function's code does, to which `reads` lead.
-    follows_positions: whether tensors are indexed by what others hold, and not by the numbers. operands,
-    results: the tensors that ops were given lately, and that they gave, if somebody wants to know; nothing
-    for values that came as several. name_of: gives a captured tensor its name ("" for one that it does not
-    know); reached: notes that a tensor was come by in a way that `reads` guard; made_of: see `Bringing`.
+    back, if that is asked for. open_reasons: (sentence, file, line, kind) for each thing that a replay could
+    not repeat; changes: the same for what it does repeat, though it changes the world. code_first: whether
+    the first of them is what the function's code does, to which `reads` lead. avoided: the kinds of reasons
+    that the run goes around. operands, results: the tensors that ops were given lately, and that they gave,
+    if somebody wants to know; nothing for values that came as several. name_of: gives a captured tensor its
+    name ("" if unknown); reached: notes that `reads` guard the way to a tensor; made_of: see `Bringing`.
     """
 
     follows_numbers = True
@@ -85,7 +84,7 @@ class Recorder(Interpreter):
         self._writes: dict[int, int] = {}  # by the id of what counts them, how many there were at first
         self.since: set[Value] = set()
         self.replaced: dict[int, Tensor] = {}
-        self._done: tuple[Any, ...] | None = None
+        self._done: list[tuple[bool, Any]] = []
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.code_first = self._leaves_waiting = False  # the latter: what is outside may have no values yet
         self.changes: list[tuple[str, str, int, str]] = []
@@ -97,7 +96,7 @@ class Recorder(Interpreter):
         self.doubles, self.in_rules = Doubles(self), self.scalars.in_rules  # type: ignore[method-assign]
         self.numbers.asked = self._depends
         self.later = Later(self.memory, puts_off)
-        self.ranges, self.follows_positions = Ranges(self), True
+        self.ranges, self.avoided = Ranges(self), frozenset[str]()
         self.later.is_fit = self.ranges.takes
         self.graph_changes, self.allowance = GraphChanges(self), bound or Allowance()
         self.calls_again, self.with_ranks = Checkpoints(self), self.graph_changes.with_ranks
@@ -242,7 +241,7 @@ class Recorder(Interpreter):
         return output
 
     def follows(self, x: Tensor, index: Tensor, dim: int) -> bool:
-        return self.follows_positions and self.ranges.follows(x, index, dim)
+        return "positions" not in self.avoided and self.ranges.follows(x, index, dim)
 
     def reach(self, tensor: Tensor) -> None:
         self.later.reach(tensor)
@@ -459,17 +458,18 @@ class Recorder(Interpreter):
             for parameter in group["params"]:
                 self.reached(parameter)
 
-    def finally_(self, method: MethodType) -> None:
-        """Note Python code that a replay runs once everything else is done."""
+    def finally_(self, method: MethodType, looks: bool) -> None:
+        """Note code that a replay runs in the end. looks: whether that may look at anything."""
         self.change("steps a learning rate schedule")
         self.after.append(weakref.WeakMethod(method))
-        self._done = self._work() if calls_functions(method.__self__) else self._done
+        self._done.append((looks, self._work(looks)))
 
-    def _work(self) -> tuple[Any, ...]:
-        """What the run has done to the world so far, and asked of it."""
+    def _work(self, looks: bool) -> Any:
+        """What the run has done to the world so far, and asked of it, that such code may see."""
+        if not looks:
+            return [what for what, *_ in self.changes].count(REBIND)
         written = [(k.original, k.value) for k in self.memory.written()]
-        gradients = [(i, g.tensor.gradient) for i, g in self.gradients.items()]
-        return len(self.hosts), written, [(i, id(g)) for i, g in gradients]
+        return len(self.hosts), written, [(i, id(g.tensor.gradient)) for i, g in self.gradients.items()]
 
     def finish(self) -> None:
         """The run is over: what a replay does at the end must have been done at the end."""
@@ -477,8 +477,8 @@ class Recorder(Interpreter):
         self.graph_changes.finish()
         if self._leaves_waiting:
             self.later.settle()
-        if self._done is not None and self._work() != self._done:
-            self.effect("steps a learning rate schedule before it is done; step it last")
+        if any(self._work(looks) != done for looks, done in self._done):
+            self.effect("steps a learning rate schedule before it is done; step it last", "schedule")
 
     # Rounds of loops (see `rolling.py`).
 

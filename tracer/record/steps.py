@@ -221,7 +221,7 @@ def _leaves(value: Any) -> list[Any]:
 def record_step(recorder: Recorder, optimizer: Any) -> bool:
     """Take the step of an optimizer, as ops; False, with nothing done, where that cannot be."""
     if any(is_stepped_by(optimizer, method()) for method in recorder.after):
-        recorder.effect("steps a learning rate schedule before the parameters; step it last")
+        recorder.effect("steps a learning rate schedule before the parameters; step it last", "schedule")
     if not isinstance(optimizer, ElementwiseOptimizer) or not optimizer.traced:
         recorder.effect(f"{type(optimizer).__name__}.step() cannot be recorded")
         return False

@@ -122,15 +122,20 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go on to the next epoch; call it after `optimizer.step()`."""
-        own = self.optimizer.__dict__
-        if self._step_count == 1 and own.get("step") is not own.get("_own_step"):
-            warn(OVERRIDDEN)
-        elif self._step_count == 1 and not own.get("_opt_called", True):
-            warn(TOO_EARLY)
+        if self._step_count == 1:
+            self._check_order()
         self._step_count += 1
         if epoch is not None:
             warn(EPOCH_DEPRECATION_WARNING)
         self._update_lr(epoch)
+
+    def _check_order(self) -> None:
+        """Warn where the optimizer has not made a step before the first one of the schedule."""
+        own = self.optimizer.__dict__
+        if own.get("step") is not own.get("_own_step"):
+            warn(OVERRIDDEN)
+        elif not own.get("_opt_called", True):
+            warn(TOO_EARLY)
 
     def _update_lr(self, epoch: int | None = None) -> None:
         if epoch is None:

@@ -347,9 +347,9 @@ def test_steps_that_are_no_steps_for_a_replay_are_right_all_the_same(make: Calla
     trained(make, 6)
 
 
-def test_a_schedule_that_is_stepped_first_is_not_replayed():
-    jitted = trained(scheduled_first, 6)
-    assert "step it last" in str(jitted.explain())
+def test_a_schedule_that_is_stepped_first_is_followed():
+    jitted = trained(scheduled_first, 12)
+    assert jitted.stats.compiled_calls >= 4, jitted.explain()
 
 
 @pytest.mark.parametrize(

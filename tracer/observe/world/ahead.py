@@ -30,6 +30,7 @@ from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import Observer, current
 from fusegrad.tracer.observe.symbols import NUMBERS, Asked, computed
 from fusegrad.tracer.observe.values import hold, is_plain, plain_key
+from fusegrad.tracer.observe.world import blind
 from fusegrad.tracer.twin.sites import Site
 
 _CLOCKS = (
@@ -261,7 +262,8 @@ def item_of(observer: Observer, iterator: Any, site: Site) -> Any:
     if source is None or _hindered(observer) or not state.grad_enabled:
         observer.open(words, site)
         return next(iterator) if source is None else source.taken(next)
-    done = [what for what, *_ in recorder.changes if what not in _UNSEEN]
+    changes = dict.fromkeys(what for what, *_ in recorder.changes if what not in _UNSEEN)
+    done = [what for what in changes if blind.hears_of(iterator, what)]
     if done:
         observer.open(f"{words}, which may see that the function {done[0]} before", site)
         return source.taken(next)

@@ -134,3 +134,81 @@ def test_what_a_schedule_has_set_is_not_read_as_if_it_had_been_there_before(kind
         assert found == expected and ours.item() == pytest.approx(theirs.item(), rel=1e-5)
     if reads in HANDED_ON:
         assert jitted.stats.compiled_calls >= 4, jitted.explain()
+
+
+# Elsewhere than last.
+
+
+def _before_the_step(optimizer: Any, schedule: Any) -> Any:
+    schedule.step()
+    optimizer.step()
+
+
+def _dampened(optimizer: Any, schedule: Any) -> Any:
+    optimizer.step()
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * 0.9
+    schedule.step()
+
+
+def _scaled_afterwards(optimizer: Any, schedule: Any) -> Any:
+    optimizer.step()
+    schedule.step()
+    for group in optimizer.param_groups:
+        group["lr"] = max(group["lr"] * 0.95, 1e-4)
+
+
+def _between_two_steps(optimizer: Any, schedule: Any) -> Any:
+    optimizer.step()
+    schedule.step()
+    optimizer.step()
+
+
+def _compared(optimizer: Any, schedule: Any) -> Any:
+    optimizer.step()
+    schedule.step()
+    return "low" if schedule.get_last_lr()[0] < 0.05 else "high"
+
+
+def _counted(optimizer: Any, schedule: Any) -> Any:
+    optimizer.step()
+    schedule.step()
+    return schedule.last_epoch
+
+
+PLACES: dict[str, Callable[[Any, Any], Any]] = {
+    "before the step": _before_the_step, "dampened": _dampened, "scaled afterwards": _scaled_afterwards,
+    "between two steps": _between_two_steps, "compared": _compared, "counted": _counted,
+}  # fmt: skip
+
+
+def placed(place: str, kind: str, jitted: bool) -> tuple[list[Any], Any]:
+    """What steps give and leave that step their schedule at some place."""
+    w = fg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    optimizer = fg.optim.SGD([w], lr=0.1, momentum=0.5)
+    schedule = SCHEDULES[kind](optimizer)
+
+    def step(x: fg.Tensor) -> Any:
+        optimizer.zero_grad()
+        loss = ((w - x) ** 2).sum()
+        loss.backward()
+        return loss, PLACES[place](optimizer, schedule)
+
+    run, found = fg.jit(step) if jitted else step, []
+    for i in range(14):
+        loss, said = run(fg.full((3,), 0.1 * i))
+        found += [loss.item(), str(said), optimizer.param_groups[0]["lr"], schedule.get_last_lr()[0]]
+    return [*found, schedule.last_epoch, *w.tolist()], run
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.filterwarnings("ignore:Detected call of")
+@pytest.mark.parametrize("kind", SCHEDULES)
+@pytest.mark.parametrize("place", PLACES)
+def test_schedules_are_followed_where_they_cannot_be_stepped_last(place: str, kind: str) -> None:
+    expected, _ = placed(place, kind, False)
+    found, run = placed(place, kind, True)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == (theirs if isinstance(theirs, str) else pytest.approx(theirs, rel=1e-4, abs=1e-6))
+    if kind in ("cosine", "exponential", "polynomial", "multiplied"):
+        assert run.stats.compiled_calls >= 5, run.explain()

@@ -116,7 +116,8 @@ def _followed(observer: Observer, function: FunctionType, status: str, site: Sit
     if purity.asks_kind(function):
         return functools.partial(leaves.call_pure, observer, function, purity.OPAQUE, site)
     if purity.is_trusted(function):
-        return functools.partial(engine_calls.call, observer, function, site)
+        ours = modules.calling(observer, function, site)
+        return functools.partial(engine_calls.call, observer, function, site) if ours is None else ours
     if status == UNKNOWN:
         return opened(observer, function, f"calls {name_of(function)}, a function of unknown origin", site)
     if purity.only_counts(function):

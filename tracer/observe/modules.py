@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MethodType
 from typing import Any
 
+from fusegrad.eager.autograd.functional_call import functional_call, with_others
 from fusegrad.tracer.observe import attributes, operations, subscripts
 from fusegrad.tracer.observe.conditions import Called, Condition, Each, Held
 from fusegrad.tracer.observe.lookup import MODULE_TABLES, instance_dict, nn_module_class, type_lookup
@@ -122,6 +123,16 @@ def listing(observer: Observer, method: MethodType, site: Site) -> Any:
     return functools.partial(_list, observer, method, site)
 
 
+def guard(observer: Observer, module: Any, site: Site) -> bool:
+    """Guard what a module is made of; whether that is known, and listed as modules list it."""
+    outside = _from_outside(observer, module)
+    if outside is None or not _is_ordinary(module):
+        return False
+    for each in outside:
+        observer.read(("module", id(each)), functools.partial(ModuleRead, each, site))
+    return True
+
+
 def _list(observer: Observer, method: MethodType, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     owner: Any = method.__self__
     for value in (*args, *kwargs.values()):
@@ -141,3 +152,43 @@ def _list(observer: Observer, method: MethodType, site: Site, /, *args: Any, **k
         if id(part) in reached:
             observer.reached(part)
     return observer.local(iter(items))
+
+
+def calling(observer: Observer, function: Any, site: Site) -> Callable[..., Any] | None:
+    """What to call in place of `functional_call`, which is followed, as is the module; else None.
+
+    Meanwhile the module's parameters and buffers are no look at the world: they are what the run has put
+    there, and a replay, which enters no module, has them in its graph.
+    """
+    return functools.partial(_functional_call, observer, site) if function is functional_call else None
+
+
+def _functional_call(
+    observer: Observer,
+    site: Site,
+    /,
+    module: Any,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    what = "passes to `functional_call`"
+    for value in (parameter_and_buffer_dicts, tie_weights, strict):
+        observer.consume(value, site, what)
+    if not isinstance(module, nn_module_class() or ()) or not guard(observer, module, site):
+        observer.consume(module, site, what)
+    for value in (args, kwargs):
+        observer.consume(value, site, what, passed_on=True)
+    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+    with with_others(module, parameter_and_buffer_dicts, tie_weights, strict) as places:
+        ours = [place for place in places if place not in observer.stores]
+        for owner, name in ours:
+            observer.stores.add(owner, name)
+        try:
+            return observer.callee(module, site)(*arguments, **(kwargs or {}))
+        finally:
+            for owner, name in ours:
+                observer.stores.forget(owner, name)

@@ -35,7 +35,7 @@ _UNSEEN = frozenset(
         "sets an option of an optimizer", "steps a learning rate schedule",
     }
 )  # fmt: skip
-_HELD = frozenset({list, tuple, range, str, *(type(iter(each)) for each in ([], (), range(1), ""))})
+_HELD = frozenset({list, tuple, range, str, type(iter([])), type(iter(())), type(iter(range(1)))})
 
 
 class Blind:

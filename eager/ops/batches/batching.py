@@ -152,6 +152,10 @@ class Batching(Interpreter):
         finally:
             state.interpreter, state.grad_enabled = inside, mode
 
+    def beneath_batch(self) -> Interpreter:
+        """The ops on what stands behind the tensors of a batching further in are this one's."""
+        return self
+
     def calls(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Its body's ops are the batching's."""
 

@@ -152,6 +152,9 @@ class Interpreter:
         """A function of a batch is about to run: who interprets the ops on what stands behind its tensors."""
         return self
 
+    def draws(self, *parameters: Any) -> None:
+        """Random numbers are about to be drawn for these parameters of a distribution."""
+
     def made_like(self, made: Any, input: Any) -> Any:
         """What stands for `made`, which has the shape of `input` and may be written like that."""
         return made
@@ -254,6 +257,12 @@ class in_state:
 def in_modes(given: tuple[Any, ...]) -> in_state:
     """Inside, this thread has the modes of another one, as `modes` has told them."""
     return in_state(**dict(zip(_MODES, given, strict=True)))
+
+
+def draws(*parameters: Any) -> None:
+    """Tell whoever interprets ops that numbers are drawn for these parameters."""
+    if state.interpreter is not None:
+        state.interpreter.draws(*parameters)
 
 
 def testable(tensor: Any, passed: Callable[[], Any], within: tuple[int, ...] = ()) -> bool:

@@ -26,7 +26,7 @@ from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.sizes import Ints, size_of
-from fusegrad.eager.core.state import no_grad, testable
+from fusegrad.eager.core.state import draws, no_grad, testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create.creation import _size, like_of, requiring
 from fusegrad.eager.ops.declare import public
@@ -397,6 +397,7 @@ def normal(
             raise failure(TypeError, "size is needed where mean and std are numbers")
         size = ops.broadcast_tensors(*given)[0].array.shape
         dtype = given[0].dtype if len(given) == 1 else promote_types(given[0].dtype, given[1].dtype)
+    draws(*given)
     reach(*given)
     if isinstance(std, Tensor):
         negative = testable(std, lambda: ops.all(ops.logical_not(ops.lt(std, 0)))) and (std.array < 0).any()
@@ -438,6 +439,7 @@ def bernoulli(
 def _check_probability(p: Any) -> None:
     """Refuse what is no probability."""
     if isinstance(p, Tensor):
+        draws(p)
         if not testable(p, lambda: ops.all(ops.logical_and(ops.ge(p, 0), ops.le(p, 1)))):
             return
         reach(p)

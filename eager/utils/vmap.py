@@ -14,7 +14,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.ops.batches.batching import Batching
 
-__all__ = ["stack_module_state", "vmap"]
+__all__ = ["stack_module_state", "vmap"]  # `chunk_vmap` is functorch's alone
 RANDOMNESS = ("error", "different", "same")
 
 
@@ -49,6 +49,24 @@ def vmap(
     @functools.wraps(func, updated=())
     def batched(*args: Any, **kwargs: Any) -> Any:
         return _vmapped(func, in_dims, out_dims, randomness, chunk_size, args, kwargs)
+
+    return batched
+
+
+def chunk_vmap(
+    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", chunks: int = 2
+) -> Callable[..., Any]:
+    """`vmap`, in so many parts one after the other. Source: `functorch.experimental.chunk_vmap`."""
+    if chunks < 1:
+        raise failure(ValueError, f"chunk_vmap: chunks should be at least 1. (got {chunks})")
+
+    @functools.wraps(func, updated=())
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        given: list[Any] = []
+        flatten(args, given, ours=False)
+        size = _size(given, _input_dims(in_dims, args, given, _Named(func, in_dims, out_dims)))
+        in_each = max(1, -(-size // chunks))
+        return vmap(func, in_dims, out_dims, randomness, chunk_size=in_each)(*args, **kwargs)
 
     return batched
 

@@ -14,6 +14,7 @@ from typing import Any
 import fusegrad.func
 from fusegrad.eager.core.errors import warn
 from fusegrad.eager.nn.hooks import EVERYWHERE
+from fusegrad.eager.utils.vmap import chunk_vmap
 from fusegrad.torch.absent import DTYPES, KINDS, Absent
 from fusegrad.torch.stand_ins import a_class, a_function
 
@@ -81,6 +82,8 @@ _PARTS: dict[str, dict[str, Any]] = {
     }
     | {name: a_function(f"functorch.{name}") for name in ("make_functional", "make_functional_with_buffers")}
     | {name: _moved(name) for name in _TRANSFORMS},
+    "functorch.experimental": {"chunk_vmap": chunk_vmap}
+    | {name: getattr(fusegrad.func, name) for name in ("hessian", "jacfwd", "jvp")},
     # Libraries ask whether a tensor is one of these.
     "functorch.dim": {name: a_class(f"functorch.dim.{name}") for name in ("Dim", "DimList", "Tensor")}
     | {"dims": a_function("functorch.dim.dims")},

@@ -208,6 +208,18 @@ class Batching(Interpreter):
         draws = [self.beneath(bind, op, tuple(operands), params) for _ in range(self.size)]
         return self.beneath(ops.stack, draws), True
 
+    def draws(self, *parameters: Any) -> None:
+        found = [self.physical(parameter) for parameter in parameters]
+        if any(batched for _, batched in found):
+            self.refuse_draws()
+        if self.outside is not None:
+            self.beneath(self.outside.draws, *[physical for physical, _ in found])
+
+    def refuse_draws(self) -> None:
+        """Raise RuntimeError where there may be none that depend on the example."""
+        if self.randomness != "different":
+            raise failure(RuntimeError, RANDOM if self.randomness == "error" else SAME)
+
     def made_like(self, made: Tensor, input: Tensor) -> Tensor:
         if self.physical(input)[1]:
             return self.of(self.beneath(lambda: ops.clone(repeated(made, self.size))))

@@ -18,7 +18,7 @@ from fusegrad.eager.core.families import Composite, Pointwise, Random, Reduction
 from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.batches.batching import RANDOM, SAME, Batching, compute_by, repeated
+from fusegrad.eager.ops.batches.batching import Batching, compute_by, repeated
 from fusegrad.eager.ops.shape.slicing import Slice
 
 SLOW = (
@@ -117,16 +117,11 @@ def batch(batching: Batching, op: Op, operands: list[Any], batched: list[bool], 
     """
     call = Call(op, operands, batched, params, batching.size)
     if isinstance(op, Random):
-        _check_randomness(batching)
+        batching.refuse_draws()
     found = _rule_of(call)
     if found is None and isinstance(op, Composite):
         return NotImplemented
     return by_examples(call) if found is None else found(call)
-
-
-def _check_randomness(batching: Batching) -> None:
-    if batching.randomness != "different":
-        raise failure(RuntimeError, RANDOM if batching.randomness == "error" else SAME)
 
 
 def _rule_of(call: Call) -> Batch | None:

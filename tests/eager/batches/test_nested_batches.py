@@ -1,7 +1,8 @@
-"""Batches within batches, beside loops over examples: random programs whose levels each have tensors of their own.
+"""Batches within batches, beside loops over examples: random programs whose levels each have own tensors.
 
-What a level computes is of tensors of any of the levels around it, also of those alone, and between levels stand
-derivatives. (PyTorch 2.13 is no oracle here: some such programs make it allocate hundreds of gigabytes.) `python tests/eager/batches/test_nested_batches.py 1000`: so many.
+What a level computes is of tensors of any of the levels around it, also of those alone, and between levels
+stand derivatives. (PyTorch 2.13 is no oracle: some such programs make it allocate hundreds of gigabytes.)
+`python tests/eager/batches/test_nested_batches.py 1000`: so many.
 """
 
 from __future__ import annotations

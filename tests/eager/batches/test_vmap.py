@@ -201,6 +201,20 @@ ERRORS: dict[str, Callable[[Library], Any]] = {
     "gives no tensor": lambda T: T.func.vmap(lambda x: 3)(T.ones(3)),
     "gives a batch as one": lambda T: T.func.vmap(lambda x: x, out_dims=None)(T.ones(3)),
     "out_dims": lambda T: T.func.vmap(lambda x: x, out_dims=(0, 0))(T.ones(3)),
+    **{
+        f"{name}, {how}": lambda T, draw=draw, how=how: T.func.vmap(lambda x: draw(T, x), randomness=how)(
+            T.full((3, 2), 0.5)
+        )
+        for how in ("same", "error")
+        for name, draw in {
+            "normal numbers of own means": lambda T, x: T.normal(x, 1.0),
+            "of own deviations": lambda T, x: T.normal(0.0, x),
+            "of both": lambda T, x: T.normal(x, x),
+            "Bernoulli's": lambda T, x: T.bernoulli(x),
+            "Bernoulli's in place": lambda T, x: T.zeros(2).bernoulli_(x),
+            "binomial ones": lambda T, x: T.binomial(x, T.full((2,), 0.5)),
+        }.items()
+    },
     "an index too large": lambda T: T.func.vmap(lambda x, i: x[i])(T.ones(3, 2), T.tensor([0, 5, 1])),
 }
 

@@ -77,7 +77,7 @@ def backward(
     gradients = as_sequence(grad_tensors) if grad_tensors is not None else None
     retain = create_graph if retain_graph is None else retain_graph
     if create_graph:
-        warn_once(_CYCLE, 2)
+        warn_once(_CYCLE)
     if inputs is None:
         run_backward(roots, gradients, retain, create_graph)
         return
@@ -228,7 +228,7 @@ def _backward(
     if inputs is None:
         retain = create_graph if retain_graph is None else retain_graph
         if create_graph:
-            warn_once(_CYCLE, 2)
+            warn_once(_CYCLE)
         elif gradient is None and self.grad_fn is not None and self.grad_fn.ready and hand_on(self, retain):
             return
         run_backward([self], [gradient], retain, create_graph)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Callable, Iterator
 
+from fusegrad.eager.core.errors import warn
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.state import tell
 
@@ -185,8 +185,8 @@ def is_warn_always_enabled() -> bool:
     return _always[0]
 
 
-def warn_once(text: str, depth: int) -> None:
-    """Warn with `text`, if that has not been done; depth: how many calls above is the user's line."""
+def warn_once(text: str) -> None:
+    """Warn with `text`, at the line that called the engine, if that has not been done."""
     if _always[0] or text not in _seen:
         _seen.add(text)
-        warnings.warn(text, stacklevel=depth + 1)
+        warn(text)

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,20 @@ from typing import Any
 import numpy as np
 
 Ints = int | Sequence[int]  # one dimension, size or stride, or several
+
+
+def unequal(shapes: Sequence[Sequence[Any]]) -> str:
+    """In which sizes shapes do not broadcast, in PyTorch's words; "" for those that do."""
+    for one, other in itertools.pairwise(shapes):
+        rank = max(len(one), len(other))
+        for back in range(1, min(len(one), len(other)) + 1):
+            n, m = one[-back], other[-back]
+            if n != m and 1 not in (n, m):
+                return (
+                    f"The size of tensor a ({n}) must match the size of tensor b ({m}) at non-singleton "
+                    f"dimension {rank - back}"
+                )
+    return ""
 
 
 class Symbol:
@@ -127,10 +142,31 @@ class OpenArray:
         return self.dtype.itemsize
 
 
+def _whole(size: Any, place: int) -> Any:
+    """One of the numbers of a `Size`."""
+    if isinstance(size, Symbol):
+        return size
+    try:
+        return operator.index(size)
+    except TypeError:
+        kind = type(size).__name__
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is '{kind}')") from None
+
+
 class Size(tuple[int, ...]):
-    """A shape; a tuple that prints as PyTorch prints it."""
+    """A shape; a tuple that prints as PyTorch prints it.
+
+    Raises TypeError for what is no iterable of whole numbers.
+    """
 
     __slots__ = ()
+
+    def __new__(cls, sizes: Any = ()) -> Size:
+        found = tuple.__new__(cls, sizes)
+        for i, size in enumerate(found):
+            if type(size) is not int and not isinstance(size, Symbol):
+                return tuple.__new__(cls, [_whole(n, i) for i, n in enumerate(found)])
+        return found
 
     def __repr__(self) -> str:
         return f"torch.Size([{', '.join(map(str, self))}])"
@@ -141,15 +177,18 @@ class Size(tuple[int, ...]):
 
     def __getitem__(self, key: Any) -> Any:
         found = tuple.__getitem__(self, key)
-        return Size(found) if type(key) is slice else found
+        return new_size(Size, found) if type(key) is slice else found
 
     def __mul__(self, count: Any) -> Size:
-        return Size(tuple.__mul__(self, count))
+        return new_size(Size, tuple.__mul__(self, count))
 
     __rmul__ = __mul__
 
     def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, other))
+        return new_size(Size, tuple.__add__(self, other))
 
     def __radd__(self, other: tuple[int, ...]) -> Size:
-        return Size(other + tuple(self))
+        return new_size(Size, other + tuple(self))
+
+
+new_size = tuple.__new__  # of numbers that are known to be whole

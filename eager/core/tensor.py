@@ -20,7 +20,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import CPU, META, device, on_cpu
 from fusegrad.eager.core.places.meta import MetaArray, leave as leave_meta
 from fusegrad.eager.core.shared import Untracked
-from fusegrad.eager.core.sizes import Size, one_of
+from fusegrad.eager.core.sizes import Size, new_size as _size, one_of
 from fusegrad.eager.core.stand_in import give_values, putting_off
 from fusegrad.eager.core.state import state
 
@@ -78,12 +78,12 @@ class Tensor(Methods):
 
     @property
     def shape(self) -> Size:
-        return Size(self.array.shape)
+        return _size(Size, self.array.shape)
 
     def size(self, dim: int | None = None, axis: int | None = None) -> Any:
         """The shape, or its extent along `dim`, which NumPy calls `axis`."""
         dim = dim if axis is None else one_of(dim, axis)
-        return Size(self.array.shape) if dim is None else self.array.shape[dim]
+        return _size(Size, self.array.shape) if dim is None else self.array.shape[dim]
 
     @property
     def dtype(self) -> DType:
@@ -229,7 +229,16 @@ class Tensor(Methods):
 
     @property
     def requires_grad(self) -> bool:
-        return self.needs_grad
+        """Whether it is on the graph, or a view of what is: also one made under `no_grad`, as in PyTorch,
+        though no gradient comes through that one.
+        """
+        return self.needs_grad or self._views_what_requires_grad()
+
+    def _views_what_requires_grad(self) -> bool:
+        base = self
+        while type(base.alias) is tuple:
+            base = base.alias[0]
+        return base.needs_grad and self.array.dtype.kind in "fcV"
 
     @requires_grad.setter
     def requires_grad(self, value: bool | None) -> None:
@@ -415,13 +424,13 @@ class Tensor(Methods):
         """
         if self.array.dtype.kind == "V":
             raise failure(TypeError, "Got unsupported ScalarType BFloat16; convert with .float()")
-        if self.needs_grad and state.grad_enabled and not force:
+        if self.requires_grad and state.grad_enabled and not force:
             wrong = "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             raise failure(RuntimeError, wrong)
         return self._leave("numpy", self._lent)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if self.needs_grad or self.array.dtype.kind == "V":
+        if self.requires_grad or self.array.dtype.kind == "V":
             self.numpy()
         array = self._leave("__array__", self._lent)
         if dtype is not None and array.dtype != dtype:

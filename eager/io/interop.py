@@ -47,7 +47,7 @@ def __dlpack__(
 
     Raises BufferError for a tensor that requires gradients. Source: `torch.Tensor.__dlpack__`.
     """
-    if self.needs_grad:
+    if self.requires_grad:
         raise failure(BufferError, "Can't export tensors that require gradient, use tensor.detach()")
     if stream not in (None, -1):
         raise failure(BufferError, "stream must be None on the CPU")

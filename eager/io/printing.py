@@ -177,7 +177,7 @@ def tensor_text(tensor: Tensor) -> str:
     node = tensor.grad_fn
     if node is not None:
         suffixes.append(f"grad_fn=<{'Invalid' if node.refused else node.name()}>")
-    elif tensor.needs_grad:
+    elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
     return _with_suffixes(f"{name}({values}", suffixes, len(name) + 1)
 

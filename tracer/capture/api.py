@@ -323,6 +323,8 @@ def _output(
                 reasons.append(Reason(problem, "", 0))
             if any(map(recorder.graph_changes.keeps_what_is_gone, nodes)):
                 reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
+            if leaf.requires_grad and not leaf.needs_grad:
+                reasons.append(Reason("returns a view made under no_grad of what requires gradients", "", 0))
             inference = leaf.is_inference() and not state.inference
             value = recorder.value_of(leaf)
             return Output("value", value, None, leaf.needs_grad, name, strides, freed, inference)

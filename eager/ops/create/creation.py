@@ -21,6 +21,7 @@ from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import CPU, META, made_on, on_cpu, place_of
 from fusegrad.eager.core.places.meta_ops import like as like_of, meta_like
+from fusegrad.eager.core.settings import warn_once
 from fusegrad.eager.core.sizes import Ints, Symbol, size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
@@ -293,6 +294,11 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if any(stride % ndarray.itemsize for stride in ndarray.strides):  # one field of records, say
         wrong = "given numpy array strides not a multiple of the element byte size"
         raise failure(ValueError, f"{wrong}. Copy the numpy array to reallocate the memory.")
+    if not ndarray.flags.writeable:
+        warn_once(
+            "The given NumPy array is not writable, and a non-writable tensor is made of it: clone() that, "
+            "or copy the array, to write into a copy."
+        )
     tensor = wrap(shared.expose(ndarray))
     shared.part(tensor.version)  # another tensor may be made of the same array
     return _brought(tensor)

@@ -12,6 +12,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, internal, publish, renamed
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import default_device, on_cpu, set_default
+from fusegrad.eager.core.settings import warn_once
 from fusegrad.eager.core.sizes import Symbol
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
@@ -43,7 +44,8 @@ def _constructed(kind: DType, data: tuple[Any, ...], exact: bool = True, device:
         if isinstance(size, float) or not (hasattr(size, "__index__") or isinstance(size, Symbol)):
             raise failure(
                 TypeError,
-                f"a tensor is made of sizes, or of a sequence or an array, not {type(size).__name__}",
+                "new() received an invalid combination of arguments: a tensor is made of sizes, or of a "
+                f"sequence or an array, not {type(size).__name__}",
             )
     return creation.empty(*(data or (0,)), dtype=kind)
 
@@ -60,6 +62,13 @@ class _Kind(type):
     """The class of `FloatTensor` and its kin: what is an instance of theirs says the dtype."""
 
     dtype: DType
+
+    def __new__(kind, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+        for base in bases:
+            if base is not _Typed:
+                wrong = f"type 'torch.{base.__name__}' is not an acceptable base type"
+                raise failure(TypeError, wrong)
+        return super().__new__(kind, name, bases, members)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls.dtype
@@ -162,6 +171,10 @@ def typename(obj: Any) -> str:
 @public
 def set_default_tensor_type(t: Any) -> None:
     """Make the dtype of `DoubleTensor`, say, the default. Source: `torch.set_default_tensor_type`."""
+    warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives."
+    )
     dtypes.set_default_dtype(kind_of(t))
 
 

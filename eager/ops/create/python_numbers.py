@@ -11,6 +11,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.settings import warn_once
 from fusegrad.eager.core.tensor import Tensor
 
 _NUMBERS = frozenset((bool, int, float, complex))
@@ -99,6 +100,11 @@ def _plain(data: Any, found: dict[np.dtype, None], wanted: DType | None) -> Any:
             if kinds <= _NUMBERS:
                 found.update((dtypes.number_dtype(kind()).numpy, None) for kind in kinds)
                 return data
+            if type(data) is list and data and type(data[0]) is np.ndarray:
+                warn_once(
+                    "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider "
+                    "converting the list to a single numpy.ndarray with numpy.array() before."
+                )
         return [_plain(element, found, wanted) for element in _elements(data)]
     if isinstance(data, Tensor):
         found[data.dtype.numpy] = None

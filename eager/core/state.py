@@ -188,10 +188,10 @@ class _State(threading.local):
 
     inference: inside `inference_mode`. saved_hooks: the innermost (pack, unpack) pair of
     `saved_tensors_hooks`, with what was there before it, or None. walk: the innermost backward at work.
-    autocast: the dtype in which `autocast` has products computed, or None. devices: the default devices of
-    `with` blocks, the innermost last. making: the device on which tensors are made now, if that is asked for.
-    asks: whether functions ask arguments of users' classes for their `__torch_function__`. function_modes:
-    what is asked before them, the innermost last.
+    autocast: the dtype in which `autocast` has products computed, or None. devices: those of `with` blocks,
+    the innermost last; default_device: that outside of them, if one was set. making: the device on which
+    tensors are made now, if that is asked for. asks: whether functions ask arguments of users' classes for
+    their `__torch_function__`. function_modes: what is asked before them, the innermost last.
     """
 
     grad_enabled: bool = True
@@ -201,6 +201,7 @@ class _State(threading.local):
     walk: Any = None
     autocast: Any = None
     devices: tuple[Any, ...] = ()
+    default_device: Any = None
     making: Any = None
     asks: bool = True
     function_modes: tuple[Any, ...] = ()

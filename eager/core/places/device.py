@@ -128,13 +128,18 @@ ELSEWHERE: set[int] = set()
 
 def default_device() -> device:
     """Where the tensors of this thread are made that name no device."""
-    found: device = state.devices[-1] if state.devices else CPU
+    found: device = state.devices[-1] if state.devices else state.default_device or CPU
     return found
 
 
 def set_default(value: Any) -> None:
-    """Make a device the default of this thread."""
-    state.devices = (place_of(CPU if value is None else value), *state.devices[1:])
+    """Make a device the default of this thread; None: there is none. Within a `with` block of a device it
+    takes the place of the block's, too, as in PyTorch, and None leaves the block what it has.
+    """
+    place = None if value is None else place_of(value)
+    state.default_device = place
+    if place is not None and state.devices:
+        state.devices = (*state.devices[:-1], place)
     _note_default()
 
 

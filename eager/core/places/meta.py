@@ -123,9 +123,19 @@ def meta_array(shape: Sequence[int], dtype: np.dtype, strides: tuple[int, ...] |
     return MetaArray(np.ndarray(tuple(shape), dtype, memory, 0, strides))
 
 
+class _Addresses:
+    """So many bytes of addresses, of which none is ever used: they are said to be writable, and are not, so
+    that a limit of a process's memory does not count them.
+    """
+
+    def __init__(self, size: int) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+        read = np.frombuffer(mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ), np.uint8)
+        self.read = read  # keeps them
+        start: int = read.__array_interface__["data"][0]
+        self.__array_interface__ = {"data": (start, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+
 def _unreserved(size: int) -> Any:
-    """So many bytes of addresses, of which none is ever used."""
-    if sys.platform != "linux":
-        return np.empty(size, np.uint8)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-    return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
+    """So many bytes of addresses, and no memory, where a system can be asked for that."""
+    return np.asarray(_Addresses(size)) if sys.platform == "linux" else np.empty(size, np.uint8)

@@ -186,6 +186,21 @@ def test_blocks_end_and_nest():
         assert fg.ones(1).is_cpu
 
 
+def test_a_default_that_is_set_in_a_block_is_in_effect_at_once_and_outlives_it():
+    with in_modes(modes()):
+        try:
+            with fg.device("cpu"):
+                fg.set_default_device("meta")
+                assert fg.ones(1).is_meta
+            assert fg.ones(1).is_meta
+            with fg.device("meta"):
+                fg.set_default_device(None)
+                assert fg.ones(1).is_meta
+            assert fg.ones(1).is_cpu
+        finally:
+            fg.set_default_device(None)
+
+
 def test_gradients_are_meta_tensors():
     layer = fg.nn.Linear(3, 4, device="meta")
     for _ in range(2):

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from typing import IO, Any, cast
 
-from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.state import state
@@ -19,12 +18,20 @@ from fusegrad.eager.io.torch_writer import write_torch
 
 
 @publish
-def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
+def save(
+    obj: Any,
+    f: str | os.PathLike[str] | IO[bytes],
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
     """Write a tensor, or dicts, lists, tuples and sets of tensors and plain values, to a file.
 
     f: a path, or a file that is open for writing bytes. The file is one of PyTorch's, which
     `torch.load(weights_only=True)` reads; where the path ends in .safetensors, it is one of safetensors
-    (`pip install fusegrad[safetensors]`).
+    (`pip install fusegrad[safetensors]`). _use_new_zipfile_serialization: False for the form from before
+    PyTorch 1.6. The other arguments are taken for PyTorch's sake.
 
     Takes what `state_dict()` of modules, optimizers and schedules gives, also several in one dict. The
     file appears whole or not at all. Tensors that overlap in memory still do when they are loaded, but for
@@ -38,9 +45,10 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     >>> layer.load_state_dict(loaded["model"]), loaded["epoch"]
     (<All keys matched successfully>, 3)
     """
+    zipped = bool(_use_new_zipfile_serialization)
     if hasattr(f, "write"):
         buffer = io.BytesIO()
-        write_torch(obj, buffer)
+        write_torch(obj, buffer, zipped)
         f.write(buffer.getbuffer())
         return
     path = os.fspath(f)
@@ -50,7 +58,7 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
 
     def fill(place: str) -> None:
         with open(place, "wb") as file:
-            write_torch(obj, file)
+            write_torch(obj, file, zipped)
 
     write_whole(path, fill)
 
@@ -59,26 +67,22 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
 def load(
     f: str | os.PathLike[str] | IO[bytes],
     map_location: Any = None,
+    pickle_module: Any = None,
     *,
     weights_only: bool | None = True,
     mmap: bool | None = None,
+    **pickle_load_args: Any,
 ) -> Any:
     """Read what `save` or `torch.save` wrote, or a safetensors file (as a dict of tensors). Runs none of it.
 
     f: a path, or a file that is open for reading bytes, whose rest is read. map_location: the CPU, for
     files whose tensors were on another device; also as a dict or a function. weights_only: nothing but
-    tensors and plain values is ever loaded. mmap: taken for PyTorch's sake; the file is read.
+    tensors and plain values is ever loaded, whatever it says. The others are taken for PyTorch's sake.
 
     Raises FileNotFoundError; RuntimeError for a file that is damaged or no such file, or whose tensors
     were elsewhere; pickle.UnpicklingError for one that holds other objects; TypeError, naming the tensor,
     for dtypes that fusegrad lacks. Source: `torch.load`.
     """
-    if weights_only is not None and not weights_only:
-        raise failure(
-            RuntimeError,
-            "weights_only=False would run any code the file has in it, which is never done; leave it out: "
-            "tensors and plain values in dicts, lists and tuples are loaded without it",
-        )
     if not (callable(map_location) or isinstance(map_location, dict)):
         on_cpu(map_location)
     if state.interpreter is not None:

@@ -110,6 +110,8 @@ class TypedStorage(UntypedStorage):
         """The same memory as bytes."""
         return UntypedStorage(self._owner)
 
+    _untyped_storage = property(untyped)
+
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes()
 

@@ -18,10 +18,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.io.pickle_machine import Damaged, Source, unpickled
-from fusegrad.eager.io.torch_names import Storage, StorageType, find
+from fusegrad.eager.io.torch_names import OLDER_MAGIC, OLDER_PROTOCOL, Storage, StorageType, find
 
 _MOST_MEMBERS = 1 << 20
-_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # of the older form
 # What reading a zip that is damaged raises.
 _UNZIPPED = (
     zipfile.BadZipFile,
@@ -180,7 +179,7 @@ def _same_kind(storage: Storage, kind: StorageType, size: int) -> Storage:
 def _streamed(file: IO[bytes], size: int, locations: _Locations) -> Any:
     """What the older form holds: pickles one after the other, and then the memories."""
     source = Source(file, size)
-    if unpickled(source, find) != _MAGIC or unpickled(source, find) != _PROTOCOL:
+    if unpickled(source, find) != OLDER_MAGIC or unpickled(source, find) != OLDER_PROTOCOL:
         raise pickle.UnpicklingError("it is a pickle, but none that torch.save wrote; only those are loaded")
     system = unpickled(source, find)
     if type(system) is not dict or system.get("little_endian") is not True:

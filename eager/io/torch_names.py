@@ -17,10 +17,13 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.places.device import device
+from fusegrad.eager.core.places.meta import meta_array
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.io import arrays
 from fusegrad.eager.io.pickle_machine import Damaged, Maker, key, made, plain_attributes
 from fusegrad.eager.nn.parameter import Parameter
+
+OLDER_MAGIC, OLDER_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # how files before PyTorch 1.6 begin
 
 # How PyTorch calls memories of each dtype. Others are memories of bytes, and their tensors say their dtype.
 STORAGES = {
@@ -158,6 +161,27 @@ def _with_attributes(maker: Any, kind: Any, arguments: Any, attributes: Any) -> 
     return tensor
 
 
+def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, attributes: Any) -> Tensor:
+    parameter = _parameter(data, requires_grad)
+    if not plain_attributes(attributes, Parameter):
+        raise Damaged("attributes of a parameter hide what it has")
+    vars(parameter).update({n: value for n, value in attributes.items() if not n.startswith("_")})
+    return parameter
+
+
+def _without_values(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    """A tensor of the device meta."""
+    if type(dtype) is not DType or type(size) is not tuple or type(stride) is not tuple:
+        raise Damaged("a tensor has no dtype, shape or strides")
+    _natural(*size, *stride)
+    try:
+        array = meta_array(size, dtype.numpy, tuple(n * dtype.itemsize for n in stride))
+    except (ValueError, OSError, MemoryError):
+        wrong = f"a tensor without values of shape {size} cannot have the strides {stride}"
+        raise Damaged(wrong) from None
+    return _requiring(wrap(array), requires_grad)
+
+
 def _encoded(text: Any, encoding: Any) -> bytes:
     """Bytes, which protocol 2 writes as text."""
     if type(text) is not str or encoding not in ("latin1", "latin-1"):
@@ -204,6 +228,8 @@ def _makers() -> dict[tuple[str, str], Callable[..., Any]]:
         "_rebuild_tensor_v2": _tensor_v2,
         "_rebuild_tensor_v3": _tensor_v3,
         "_rebuild_parameter": _parameter,
+        "_rebuild_parameter_with_state": _parameter_with_state,
+        "_rebuild_meta_tensor_no_storage": _without_values,
     }
     return {
         ("collections", "OrderedDict"): _ordered,

@@ -22,7 +22,7 @@ from fusegrad.eager.core.places.device import device
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.io.arrays import ARRAY_KINDS
 from fusegrad.eager.io.files import refused
-from fusegrad.eager.io.torch_names import STORAGES
+from fusegrad.eager.io.torch_names import OLDER_MAGIC, OLDER_PROTOCOL, STORAGES
 from fusegrad.eager.nn.parameter import Parameter
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -33,17 +33,24 @@ _KINDS = (
 _ROOT, _ALIGNED = "archive", 64  # PyTorch maps memories that begin at such places
 
 
-def write_torch(obj: Any, file: IO[bytes]) -> None:
-    """Write `obj` to a file that is open and empty. Raises TypeError, naming the place, for other values."""
-    memories = _Memories()
+def write_torch(obj: Any, file: IO[bytes], zipped: bool = True) -> None:
+    """Write `obj` to a file that is open and empty. Raises TypeError, naming the place, for other values.
+
+    zipped: False for the form that PyTorch had before 1.6, with the memories one after the other.
+    """
+    memories = _Memories(zipped)
     try:
         memories.collect(obj, set())
         written = _Pickle(memories)
         written.value(obj, ())
     except RecursionError:
         raise failure(ValueError, "obj: containers lie in each other too deeply to be written") from None
+    described = pickle.PROTO + b"\x02" + b"".join(written.out) + pickle.STOP
+    if not zipped:
+        _write_older(file, described, memories.kept)
+        return
     with zipfile.ZipFile(file, "w") as archive:
-        _write(archive, "data.pkl", pickle.PROTO + b"\x02" + b"".join(written.out) + pickle.STOP)
+        _write(archive, "data.pkl", described)
         _write(archive, "byteorder", b"little")
         for key, memory in enumerate(memories.kept):
             _write(archive, f"data/{key}", memory.bytes())
@@ -60,6 +67,20 @@ def _write(archive: zipfile.ZipFile, name: str, content: Any) -> None:
     member.file_size = len(content)
     with archive.open(member, "w", force_zip64=large) as out:
         out.write(content)
+
+
+def _write_older(file: IO[bytes], described: bytes, memories: list[_Memory]) -> None:
+    machine = {"protocol_version": OLDER_PROTOCOL, "little_endian": True}
+    sizes = {"short": 2, "int": 4, "long": 4}
+    for value in (OLDER_MAGIC, OLDER_PROTOCOL, machine | {"type_sizes": sizes}):
+        file.write(pickle.dumps(value, 2))
+    file.write(described)
+    file.write(pickle.dumps([str(memory.key) for memory in memories], 2))
+    for memory in memories:
+        content = memory.bytes()
+        step = memory.dtype.itemsize if memory.dtype in STORAGES else 1
+        file.write(struct.pack("<q", len(content) // step))
+        file.write(content)
 
 
 class _Memory:
@@ -92,9 +113,10 @@ def _bounds(array: np.ndarray) -> tuple[int, int]:
 
 
 class _Memories:
-    """The memories of all tensors of a file; those that overlap are one."""
+    """The memories of all tensors of a file, which is an archive if `zipped`; those that overlap are one."""
 
-    def __init__(self) -> None:
+    def __init__(self, zipped: bool) -> None:
+        self.zipped = zipped
         self.arrays: dict[int, np.ndarray] = {}  # by the id of the tensor
         self.of: dict[int, _Memory] = {}
         self.kept: list[_Memory] = []
@@ -103,8 +125,9 @@ class _Memories:
     def collect(self, value: Any, seen: set[int]) -> None:
         """Note the tensors in a value."""
         if isinstance(value, Tensor):
-            if id(value) not in self.arrays:
+            if id(value) not in self.arrays and not value.is_meta:
                 self.arrays[id(value)] = value._leave("save", lambda: _steps_fit(value.array))
+            self.collect(_attributes(value), seen)
             return
         if not isinstance(value, (dict, list, tuple, set)) or id(value) in seen:
             return
@@ -119,6 +142,11 @@ class _Memories:
         for start, stop, name in sorted((*_bounds(a), name) for name, a in self.arrays.items()):
             array = self.arrays[name]
             last = self._found[-1] if self._found else None
+            if last is not None and start < last.stop and FROM_NUMPY[array.dtype] is not last.dtype:
+                raise failure(
+                    RuntimeError,
+                    "Cannot save multiple tensors or storages that view the same data as different types",
+                )
             if last is not None and start < last.stop and _joins(last, start, array):
                 last.stop = max(last.stop, stop)
                 last.arrays.append(array)
@@ -140,8 +168,7 @@ class _Memories:
 
 def _joins(memory: _Memory, start: int, array: np.ndarray) -> bool:
     """Whether an array that overlaps with a memory can be said to lie in it."""
-    step = array.dtype.itemsize
-    return FROM_NUMPY[array.dtype] is memory.dtype and (start - memory.start) % step == 0
+    return (start - memory.start) % array.dtype.itemsize == 0
 
 
 def _steps_fit(array: np.ndarray) -> np.ndarray:
@@ -281,31 +308,58 @@ class _Pickle:
         self.out.append(pickle.TUPLE + pickle.BUILD)
 
     def _tensor(self, tensor: Tensor) -> None:
-        """A view of a memory; a parameter, where it is one."""
-        memory, array = self.memories.memory_of(tensor)
-        is_parameter = isinstance(tensor, Parameter)
-        if is_parameter:
-            self._name("torch._utils", "_rebuild_parameter")
+        """A view of a memory, or one of none; a parameter, where it is one; with its attributes."""
+        attributes = _attributes(tensor)
+        if isinstance(tensor, Parameter):
+            self._name("torch._utils", f"_rebuild_parameter{'_with_state' if attributes else ''}")
             self.out.append(pickle.MARK)
-        self._view(memory, array, tensor.requires_grad and not is_parameter)
-        if is_parameter:
+            self._maker(tensor)
+            self._arguments(tensor, False)
+            self.out.append(pickle.REDUCE)
             self.value(tensor.requires_grad, ())
             self._call("collections", "OrderedDict")
-            self.out.append(pickle.TUPLE + pickle.REDUCE)
+            if attributes:
+                self.value(attributes, ())
+            self.out.append(pickle.TUPLE)
+        elif attributes:
+            self._name("torch._tensor", "_rebuild_from_type_v2")
+            self.out.append(pickle.MARK)
+            self._maker(tensor)
+            self._name("torch", "Tensor")
+            self._arguments(tensor, tensor.requires_grad)
+            self.value(attributes, ())
+            self.out.append(pickle.TUPLE)
+        else:
+            self._maker(tensor)
+            self._arguments(tensor, tensor.requires_grad)
+        self.out.append(pickle.REDUCE)
         self._keep(tensor)
 
-    def _view(self, memory: _Memory, array: np.ndarray, requires_grad: bool) -> None:
+    def _maker(self, tensor: Tensor) -> None:
+        """What makes a tensor like this one."""
+        kind = "tensor_v2" if tensor.dtype in STORAGES else "tensor_v3"
+        self._name("torch._utils", f"_rebuild_{'meta_tensor_no_storage' if tensor.is_meta else kind}")
+
+    def _arguments(self, tensor: Tensor, requires_grad: bool) -> None:
+        """What that is given."""
+        if tensor.is_meta:
+            self._tuple((tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), requires_grad), ())
+            return
+        memory, array = self.memories.memory_of(tensor)
         step = array.dtype.itemsize
         named = memory.dtype in STORAGES
-        self._name("torch._utils", "_rebuild_tensor_v2" if named else "_rebuild_tensor_v3")
         self.out.append(pickle.MARK + pickle.MARK)
         self.value("storage", ())
         if named:
             self._name("torch", STORAGES[memory.dtype])
+        elif not self.memories.zipped:
+            self._name("torch", "ByteStorage")
         else:
             self._name("torch.storage", "UntypedStorage")
         for part in (str(memory.key), "cpu", (memory.stop - memory.start) // (step if named else 1)):
             self.value(part, ())
+        if not self.memories.zipped:
+            self.value(None, ())  # no memory is a part of another one
         self.out.append(pickle.TUPLE + pickle.BINPERSID)
         self.value((_address(array) - memory.start) // step, ())
         self._tuple(tuple(array.shape), ())
@@ -314,7 +368,12 @@ class _Pickle:
         self._call("collections", "OrderedDict")
         if not named:
             self.value(memory.dtype, ())
-        self.out.append(pickle.TUPLE + pickle.REDUCE)
+        self.out.append(pickle.TUPLE)
+
+
+def _attributes(tensor: Tensor) -> dict[str, Any]:
+    """What a program has set on a tensor; what begins with a line is nobody's but its maker's."""
+    return {name: value for name, value in vars(tensor).items() if not name.startswith("_")}
 
 
 def _is_key(name: Any) -> bool:

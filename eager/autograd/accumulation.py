@@ -77,8 +77,18 @@ def _laid_as(leaf: np.ndarray, array: np.ndarray) -> np.ndarray:
 
 
 def _empty_as(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Memory in the order of a leaf's, or in rows where its elements share memory."""
-    return np.empty(leaf.shape, dtype) if 0 in leaf.strides else np.empty_like(leaf, dtype)
+    """Memory in the order of a leaf's, or in rows where its elements share memory or have gaps in between."""
+    return np.empty_like(leaf, dtype) if _is_dense(leaf) else np.empty(leaf.shape, dtype)
+
+
+def _is_dense(array: np.ndarray) -> bool:
+    """Whether its elements fill a stretch of memory, each place once."""
+    step = array.itemsize
+    for stride, n in sorted(zip(array.strides, array.shape, strict=True)):
+        if n != 1 and stride != step:
+            return False
+        step *= n
+    return True
 
 
 def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:

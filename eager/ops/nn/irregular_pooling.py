@@ -81,6 +81,7 @@ def _adaptive_max_of(name: str, rank: int) -> Callable[..., Any]:
         size = adaptive_size(name, input, rank, output_size, True)
         indices = bind(_adaptive_place, (input,), {"size": size})
         values = _gathered(input, indices, rank)
+        values = ops.lying_as_images(values, input) if rank == 2 else values
         return (values, indices) if return_indices else values
 
     return adaptive_max_pool

@@ -257,9 +257,10 @@ def instance_norm(
         with no_grad():
             _moved_to(running_mean, ops.mean(input, (0, *dims)), momentum)
             _moved_to(running_var, ops.mean(input.var(dims), 0), momentum)
-    return _normalized(
+    normalized = _normalized(
         input, dims, eps, "batch", _per_channel(weight, len(size)), _per_channel(bias, len(size))
     )
+    return ops.contiguous(normalized)
 
 
 def group_norm(
@@ -292,7 +293,7 @@ def group_norm(
     weight, bias = (None if t is None else ops.reshape(t, affine) for t in (weight, bias))
     groups = ops.reshape(input, (size[0], num_groups, *inner))
     out = _normalized(groups, tuple(range(2, len(size) + 1)), eps, "group", weight, bias)
-    return owned(ops.reshape(out, size))
+    return ops.lying_as_images(owned(ops.reshape(out, size)), input)
 
 
 def local_response_norm(

@@ -160,7 +160,7 @@ _max_pick: Opaque = Opaque(
     {"x": lambda g, places, x_type, window: _put(g, places, x_type, window), "places": None},
     lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackward0"),
     refuses="",
-    order=channels(4, 5),
+    order=channels(4, 5, operands=2),
 )
 _max_put: Opaque = Opaque(
     "max_pool_put",
@@ -415,7 +415,8 @@ def _max_unpool_of(name: str, rank: int) -> Callable[..., Tensor]:
         flat, lead = (-1, math.prod(given[-rank:])), given[:-rank]
         zeros = ops.zeros((math.prod(lead), math.prod(size)), dtype=input.dtype)
         result = ops.scatter(zeros, 1, ops.reshape(indices, flat), ops.reshape(input, flat))
-        return owned(ops.reshape(result, (*lead, *size)))
+        result = owned(ops.reshape(result, (*lead, *size)))
+        return ops.lying_as_images(result, input) if rank == 2 else result
 
     return max_unpool
 

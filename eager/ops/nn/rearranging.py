@@ -103,8 +103,12 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     size = given[-2:]
     count = counts(size, window)
     if min(count) < 1:
+        kernels, _, paddings, dilations = zip(*window, strict=True)
         raise failure(
-            RuntimeError, f"unfold: input of size {list(given)} has no window: it gives {list(count)} of them"
+            RuntimeError,
+            f"unfold: Given input with spatial size {size}, kernel_size={kernels}, dilation={dilations}, "
+            f"padding={paddings}, calculated shape of the array of sliding blocks as {tuple(count)}, but its "
+            "components must be at least one.",
         )
     params = {"size": size, "count": count, "window": window}
     if len(given) == 3:
@@ -160,7 +164,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     blocks = ops.reshape(input, (*lead, channels, r, r, height, width))
     n = len(lead)
     blocks = ops.permute(blocks, *range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return ops.reshape(blocks, (*lead, channels, height * r, width * r))
+    shuffled = ops.reshape(blocks, (*lead, channels, height * r, width * r))
+    return ops.lying_as_images(shuffled, input)
 
 
 @public
@@ -177,7 +182,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     blocks = ops.reshape(input, (*lead, channels, height // r, r, width // r, r))
     n = len(lead)
     blocks = ops.permute(blocks, *range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return ops.reshape(blocks, (*lead, channels * r * r, height // r, width // r))
+    shuffled = ops.reshape(blocks, (*lead, channels * r * r, height // r, width // r))
+    return ops.lying_as_images(shuffled, input)
 
 
 @public
@@ -192,4 +198,4 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if groups <= 0 or given[1] % groups:
         raise _refuse("channel_shuffle", input, f"needs channels divisible by groups={groups}, over 0")
     split = ops.reshape(input, (given[0], groups, given[1] // groups, *given[2:]))
-    return ops.reshape(ops.transpose(split, 1, 2), given)
+    return ops.lying_as_images(ops.reshape(ops.transpose(split, 1, 2), given), input)

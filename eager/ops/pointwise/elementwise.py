@@ -24,15 +24,18 @@ from fusegrad.eager.core.families import (
     Elementwise,
 )
 from fusegrad.eager.core.memory_order import (
+    LAST,
     asked_for,
     channels_innermost,
     contiguous_format,
+    has_channels_last,
     preserve_format,
     rows,
 )
 from fusegrad.eager.core.names import attach, internal
 from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import OpenArray
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.inplace import ONE_OP, OneOp
@@ -427,6 +430,15 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         raise failure(RuntimeError, "preserve memory format is unsupported by the contiguous operator")
     asked_for(memory_format, input.array.shape)
     return input if input.is_contiguous(memory_format) else clone(input, memory_format=memory_format)
+
+
+@internal
+def lying_as_images(result: Tensor, input: Tensor) -> Tensor:
+    """`result`, with its channels innermost where those of the images, or volumes, of `input` are."""
+    form = {rank: form for form, rank in LAST.items()}.get(input.array.ndim)
+    if form is None or isinstance(input.array, OpenArray) or not has_channels_last(input.array):
+        return result
+    return contiguous(result, form)
 
 
 @public

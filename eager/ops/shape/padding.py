@@ -57,7 +57,8 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
     pad = [size_of(n) for n in pad]
     result = padded(input, _widths(input, pad), value)
     # Where nothing is put around, a view is left; PyTorch always gives new memory.
-    return result.clone() if all(n <= 0 for n in pad) else result
+    result = result.clone() if all(n <= 0 for n in pad) else result
+    return ops.lying_as_images(result, input)
 
 
 # The other modes: which element each place of the padded dimension shows.
@@ -120,7 +121,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             f"or 3D input, the last two of 3D or 4D, the last three of 4D or 5D; got {list(pad)} for shape "
             f"{list(input.array.shape)}",
         )
-    spatial = len(pad) // 2
+    spatial, given = len(pad) // 2, input
     _check_not_empty(input, spatial, mode)
     left = [n + a + b for n, (a, b) in zip(input.array.shape, widths, strict=True)]
     if mode != "circular" and all(n < 1 for n in left[-spatial:]):
@@ -137,7 +138,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             place = positions(before + n + after) - before
             shown = creation.constant(_MODES[mode](place, n, before, after))
             input = ops.index_select(input, dim, shown)
-    return input
+    return input if mode == "circular" else ops.lying_as_images(input, given)
 
 
 def _cut(input: Tensor, dim: int, before: int, after: int) -> tuple[Tensor, int, int, int]:

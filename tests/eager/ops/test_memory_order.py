@@ -43,15 +43,12 @@ OTHERWISE = {
     ("put", 1): "put",
     ("put", 2): "index_put with several index tensors",
     ("put", 8): "as_strided_scatter",
-    ("scatter", 5): "max_unpool2d of images with channels last",
-    ("permute", 0): "pixel_shuffle of images with channels last",
-    ("permute", 1): "pixel_unshuffle of images with channels last",
     ("resample", 6): "signals with channels last",
     ("resample", 8): "volumes with channels last, by area",
     ("resample", 26): "signals with channels last",
-    "max_pool_pick": "positions, of images with channels last",
-    "max_pool_place": "as above",
-    "adaptive_max_place": "images with channels last",
+    ("max_pool_pick", 0): "as above",
+    ("max_pool_place", 0): "as above",
+    ("adaptive_max_place", 0): "as above",
 }
 
 # What no sample of an op shows.
@@ -78,6 +75,25 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     "copies": (lambda T, x: [x.clone(), x.double(), x.contiguous(), x.reshape(-1)], [f(3, 4)]),
     "in place": (lambda T, x: [x.clone().mul_(2), x.clone().masked_fill_(x > 0, 1.0)], [f(3, 4)]),
     "powers": (lambda T, x: [x**2, 2**x, x**x, x.sqrt()], [f(3, 4, low=0.5)]),
+    "images normalized": (
+        lambda T, x: [T.nn.functional.group_norm(x, 2), T.nn.functional.instance_norm(x)],
+        [f(2, 4, 3, 5)],
+    ),
+    "images in another order": (
+        lambda T, x: [T.pixel_shuffle(x, 2), T.pixel_unshuffle(x, 2), T.channel_shuffle(x, 2)],
+        [f(2, 8, 4, 6)],
+    ),
+    "images with something around": (
+        lambda T, x: [
+            T.nn.functional.pad(x, (1, 2, 0, 1), mode) for mode in ("constant", "reflect", "replicate")
+        ],
+        [f(2, 4, 3, 5)],
+    ),
+    "volumes": (
+        lambda T, x: [T.nn.functional.group_norm(x, 2), T.nn.functional.pad(x, (1, 1, 1, 0, 0, 0))],
+        [f(2, 4, 3, 2, 5)],
+    ),
+    "gradients of leaves": (lambda T, x: T.autograd.grad(x.requires_grad_().sin().sum(), x), [f(3, 4, 5)]),
     "products": (lambda T, x, y: [x @ y, x.mm(y), T.outer(x[0], y[0])], [f(3, 4), f(4, 3)]),
 }
 

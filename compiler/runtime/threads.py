@@ -66,6 +66,8 @@ def set_num_threads(count: int) -> None:
     count = operator.index(count)
     if count < 1:
         raise failure(RuntimeError, f"set_num_threads expects a positive number, not {count}")
+    if count >= 2**63:
+        raise failure(ValueError, f"Overflow when unpacking long long: {count} threads")
     tell("sets the number of threads")
     _wanted = count
     thread_count[0] = threads()

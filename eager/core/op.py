@@ -20,6 +20,7 @@ from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.meta import MetaArray
 from fusegrad.eager.core.shared import Untracked
+from fusegrad.eager.core.sizes import unequal
 from fusegrad.eager.core.stand_in import StandIn, give_values, putting_off
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
@@ -478,6 +479,8 @@ def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) 
     """`error` with the op, the operands and the user's line in its message."""
     if getattr(error, "fusegrad_located", False):
         return error
+    if str(error).startswith(("operands could not be broadcast", "shape mismatch: objects cannot be")):
+        error = type(error)(unequal([a.array.shape for a in args if isinstance(a, Tensor)]) or str(error))
     operands = ", ".join(describe(a) for a in args)
     given = "".join(f", {k}={v!r}" for k, v in params.items())
     kind = next((k for k in _KEPT if isinstance(error, k)), OpError)

@@ -283,8 +283,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if rank > 1 or input_.ndim != rank + 1 or input_.shape[:-1] != target_.shape:
             raise failure(
                 RuntimeError,
-                "expected a 1D target with a 2D input of as many rows, or a 0D target with a 1D input; got "
-                f"target {list(target_.shape)} and input {list(input_.shape)}",
+                "Input and target should have the same size in the batch dimension: a 1D target goes with a "
+                f"2D input, a 0D target with a 1D input; got target {list(target_.shape)} and input "
+                f"{list(input_.shape)}",
             )
         input, target = (input_, target_) if rank else (input_.unsqueeze(0), target_.unsqueeze(0))
         outside = (target < 0) | (target >= self.n_classes)

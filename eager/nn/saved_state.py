@@ -189,6 +189,13 @@ class Saved:
                     missing_keys.append(key)
                 continue
             source = _fitted(key, state_dict[key], target, error_msgs)
+            if source is not None and target.is_meta and not (source.is_meta or assign):
+                warn(
+                    f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in "
+                    "the current model, which is a no-op. (Did you mean to pass `assign=True` to assign "
+                    "items in the state dictionary to their corresponding key in the module instead of "
+                    "copying them in place?)"
+                )
             if source is not None:
                 later.append(partial(self._take, name, target, source, assign))
         extra = prefix + _EXTRA

@@ -46,6 +46,8 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     if not input.array.ndim and index.array.size != 1:
         raise failure(RuntimeError, f"Index to scalar can have only 1 value, got {index.array.size} value(s)")
     x = with_a_dimension(input)
+    if not x.array.shape[dim] and index.array.size:
+        raise failure(RuntimeError, "index_select(): self indexing axis dim should be positive")
     found = bind(TAKE, (x, index), {"dim": dim, "name": "IndexSelect"})
     return found if input.array.ndim else ops.reshape(found, ())
 

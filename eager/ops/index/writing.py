@@ -45,7 +45,8 @@ def _put_slices(
     if slices.array.shape != size:
         raise failure(
             kind,
-            f"source of shape {list(source.array.shape)} does not fit {index.array.size} indices along "
+            "source tensor shape must match self tensor shape, excluding the specified dimension: "
+            f"{list(source.array.shape)} does not fit {index.array.size} indices along "
             f"dimension {dim} of {list(input.array.shape)}; it would have shape {list(size)}",
         )
     in_range(index, x.array.shape[dim], dim, kind)

@@ -178,6 +178,12 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors. Source: `torch.dot`."""
     check_ranks((1, 1), input, tensor)
+    if input.array.dtype != tensor.array.dtype:
+        raise failure(
+            RuntimeError,
+            f"dot : expected both vectors to have same dtype, but found {input.dtype.scalar} and "
+            f"{tensor.dtype.scalar}",
+        )
     return uncast(matmul)(input, tensor)
 
 

@@ -57,6 +57,9 @@ def _converged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         try:
             return function(x, **params)
         except np.linalg.LinAlgError as error:
+            if name.startswith("linalg.eig") and not np.isfinite(x).all():
+                wrong = f"torch.{name}: input tensor should not contain infs or NaNs."
+                raise failure(RuntimeError, wrong) from None
             raise failure(
                 LinAlgError,
                 f"{name}: The algorithm failed to converge because the input matrix is ill-conditioned or "

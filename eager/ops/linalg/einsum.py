@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import string
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -65,13 +66,16 @@ def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
 def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
     """The letters of each operand and of the result; `...` becomes letters of its own."""
+    if re.search(r"\.\s+\.\.?(?!\.)", equation.partition("->")[0]):
+        raise failure(RuntimeError, "einsum(): found '.' for operand 0 that is not part of any ellipsis")
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     for c in left.replace(",", "") + right:
         if c not in _LETTERS and c != ".":
             raise failure(
                 RuntimeError,
-                f"einsum(): invalid subscript given: {c!r} in {equation!r}, subscripts must be in [a-zA-Z]",
+                f"einsum(): invalid subscript given at index {equation.index(c)} in the equation string, "
+                "subscripts must be in [a-zA-Z]",
             )
     if len(terms) != len(operands):
         more = "more" if len(operands) > len(terms) else "fewer"
@@ -82,35 +86,43 @@ def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]],
         )
     dots: list[str] = []
     inputs = []
-    for term, x in zip(terms, operands, strict=True):
-        before, ellipsis, after = _around_ellipsis(term, equation)
+    for number, (term, x) in enumerate(zip(terms, operands, strict=True)):
+        before, ellipsis, after = _around_ellipsis(term, f"operand {number}")
         extra = x.array.ndim - len(before) - len(after)
         if extra < 0 or (extra and not ellipsis):
             raise failure(
                 RuntimeError,
-                "einsum(): the number of subscripts in the equation does not match the number of "
-                f"dimensions: {term!r} for an operand of shape {list(x.array.shape)}",
+                f"einsum(): the number of subscripts in the equation ({len(before) + len(after)}) "
+                f"{'is more than' if ellipsis else 'does not match'} the number of dimensions "
+                f"({x.array.ndim}) for operand {number}{'' if ellipsis else ' and no ellipsis was given'}",
             )
         batch = [f".{i}" for i in range(extra, 0, -1)]
         dots = batch if len(batch) > len(dots) else dots
         inputs.append([*before, *batch, *after])
     if arrow:
-        before, ellipsis, after = _around_ellipsis(right, equation)
+        before, ellipsis, after = _around_ellipsis(right, "output")
         output = [*before, *(dots if ellipsis else []), *after]
     else:
         seen = [c for letters in inputs for c in letters if not c.startswith(".")]
         output = dots + sorted(c for c in set(seen) if seen.count(c) == 1)
     known = {c for letters in inputs for c in letters}
     if not known.issuperset(output) or len(set(output)) != len(output):
-        raise failure(RuntimeError, f"{equation!r}: the output {right!r} repeats or invents a letter")
+        twice = next((c for c in output if output.count(c) > 1), None)
+        wrong = f"{twice} appears more than once in the output"
+        if twice is None:
+            unknown = next(c for c in output if c not in known)
+            wrong = f"{unknown} does not appear in the equation for any input operand"
+        raise failure(RuntimeError, f"einsum(): output subscript {wrong}")
     return inputs, output
 
 
-def _around_ellipsis(term: str, equation: str) -> tuple[str, str, str]:
+def _around_ellipsis(term: str, whose: str) -> tuple[str, str, str]:
     """A term before, at and after its `...`."""
     before, ellipsis, after = term.partition("...")
     if "." in before or "." in after:
-        raise failure(RuntimeError, f"found '.' in {term!r} of {equation!r} that is not part of one ellipsis")
+        what = "but an ellipsis (...)" if whose == "output" else "for which an ellipsis"
+        wrong = f"{what} was already found" if ellipsis else "that is not part of any ellipsis (...)"
+        raise failure(RuntimeError, f"einsum(): found '.' for {whose} {wrong}")
     return before, ellipsis, after
 
 
@@ -124,8 +136,8 @@ def _single_letters(letters: list[str], x: Tensor) -> tuple[list[str], Tensor]:
             if size[first] != size[second]:
                 raise failure(
                     RuntimeError,
-                    f"subscript {letter} is repeated for an operand of shape {list(size)} but the sizes "
-                    f"don't match, {size[second]} != {size[first]}",
+                    f"einsum(): subscript {letter} is repeated for operand 0 but the sizes don't match, "
+                    f"{size[second]} != {size[first]}",
                 )
             x = ops.diagonal(x, 0, first, second)
             letters = [c for i, c in enumerate(letters) if i not in (first, second)] + [letter]
@@ -149,7 +161,11 @@ def _pair(
         if sizes.get(letter, 1) == 1:
             sizes[letter] = n
         elif n not in (1, sizes[letter]):
-            raise failure(RuntimeError, f"letter {letter!r} has the sizes {n} and {sizes[letter]}")
+            raise failure(
+                RuntimeError,
+                f"einsum(): subscript {letter} has size {sizes[letter]} for operand 1 which does not "
+                f"broadcast with previously seen size {n}",
+            )
     both = [c for c in left if c in right]
     batch = [c for c in both if c in needed]
     inner = [c for c in both if c not in needed]

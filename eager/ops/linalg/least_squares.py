@@ -28,9 +28,9 @@ from fusegrad.eager.ops.results import return_type
 
 def _tolerances(size: Sequence[int], dtype: np.dtype, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Both tolerances. By default the relative one is that of the dtype, unless an absolute one is given."""
-    for given in (atol, rtol):
+    for name, given in (("atol", atol), ("rtol", rtol)):
         if isinstance(given, Tensor) and given.array.dtype.kind == "c":
-            raise failure(RuntimeError, "tolerances of complex type are not supported")
+            raise failure(RuntimeError, f"{name} tensor of complex type is not supported.")
     if rtol is None:
         rtol = float(np.finfo(dtype).eps) * max(size[-2:])
         if isinstance(atol, Tensor):
@@ -103,6 +103,8 @@ def pinv(
     """
     name = "linalg.pinv"
     (check_square if hermitian else check_matrix)(name, A)
+    if isinstance(rcond, Tensor) and rcond.array.dtype.kind == "c":
+        raise failure(RuntimeError, f"{name}: rcond tensor of complex type is not supported.")
     rtol = rcond if rtol is None else rtol
     tolerances = _tolerances(A.array.shape, A.array.dtype, atol, rtol)
     return bind(_pinv, (A, *tolerances), {"hermitian": bool(hermitian)})
@@ -196,9 +198,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     columns = ops.unsqueeze(B, -1) if vector else B
     rows, unknowns = A.array.shape[-2:]
     if columns.array.ndim < 2 or columns.array.shape[-2] != rows:
+        last = -1 if vector or B.array.ndim == 1 else -2
         raise failure(
             RuntimeError,
-            f"{name}: input.size(-2) should match other.size(-2), got {list(A.array.shape)} "
+            f"{name}: input.size(-2) should match other.size({last}), got {list(A.array.shape)} "
             f"and {list(B.array.shape)}",
         )
     if rcond is None:

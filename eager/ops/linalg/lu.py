@@ -121,6 +121,11 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
 
 
 def _permutation_numpy(pivots: np.ndarray, rows: int, dtype: np.dtype) -> np.ndarray:
+    if pivots.size and not 1 <= pivots.min() <= pivots.max() <= rows:
+        raise RuntimeError(
+            "pivots must all be greater or equal to 1, and smaller or equal to LU.size(-2): lu_factor gives "
+            "those between 1 and LU.size(-2)."
+        )
     order = np.arange(rows)
     for i, other in enumerate(pivots - 1):
         order[[i, other]] = order[[other, i]]

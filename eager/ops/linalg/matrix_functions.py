@@ -187,7 +187,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
             return ops.zeros(values.array.shape[:-1], dtype=values.dtype)
         first, last = ops.select(values, -1, 0), ops.select(values, -1, -1)
         return last / first if p == -2 else first / last
-    if isinstance(p, str) and p not in ("fro", "nuc"):
+    if p not in ("fro", "nuc", 1, -1, math.inf, -math.inf):
         raise failure(RuntimeError, f"{name} got an invalid norm type: {p}")
     check_square(name, A)
     inverse, info = inv_ex(A)
@@ -257,10 +257,10 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     for i, t in enumerate(tensors):
         allowed = (1, 2) if i in (0, last) else (2,)
         if t.array.ndim not in allowed:
+            which = {0: "the first tensor", last: "the last tensor"}.get(i, f"tensor {i}")
             raise failure(
                 RuntimeError,
-                f"{name}: tensor {i} must be {' or '.join(f'{n}D' for n in allowed)} but got "
-                f"shape {list(t.array.shape)}",
+                f"{name}: {which} must be {' or '.join(f'{n}D' for n in allowed)} but got {t.array.ndim}D",
             )
     matrices = list(tensors)
     row, column = matrices[0].array.ndim == 1, matrices[-1].array.ndim == 1
@@ -301,6 +301,10 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of matrices in the cheapest order. Source: `torch.chain_matmul`."""
     if not matrices:
         raise failure(RuntimeError, "chain_matmul(): Expected one or more matrices")
+    for matrix in matrices:
+        if matrix.array.ndim != 2:
+            wrong = f"chain_matmul(): Tensor dimension is {matrix.array.ndim}, expected 2 instead."
+            raise failure(RuntimeError, wrong)
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 

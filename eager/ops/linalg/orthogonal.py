@@ -52,13 +52,12 @@ def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor,
     check_real_gradient("linalg.qr", x_type.dtype)
     rows, columns = x_type.shape[-2:]
     if mode == "r" or (mode == "complete" and rows > columns):
-        reason = "Q is not computed" if mode == "r" else "there are more rows than columns"
-        when = "" if mode == "r" else "and nrows > ncols"
-        raise failure(
-            RuntimeError,
-            f"linalg.qr: The QR decomposition is not differentiable when mode={mode!r} {when}: {reason}; "
-            "use mode='reduced'",
+        wrong = (
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'"
+            if mode == "r"
+            else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols"
         )
+        raise failure(RuntimeError, f"linalg.qr: {wrong}; use mode='reduced'")
     inner = ops.matmul(g_r, ops.adjoint(r)) - ops.matmul(ops.adjoint(q), g_q)
     if rows >= columns:
         upper = ops.triu(inner)
@@ -137,6 +136,11 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """
     name = "linalg.householder_product"
     check_matrix(name, input, "input")
+    if tau.array.dtype != input.array.dtype:
+        raise failure(
+            RuntimeError,
+            f"{name}: tau dtype {tau.dtype.scalar} does not match input dtype {input.dtype.scalar}",
+        )
     rows, columns = input.array.shape[-2:]
     if rows < columns or columns < tau.array.shape[-1] or input.array.shape[:-2] != tau.array.shape[:-1]:
         raise failure(
@@ -157,19 +161,21 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     check_matrix(name, input, "input")
     check_matrix(name, other, "other")
     check_same_dtype(name, input, other)
-    sizes = [list(t.array.shape) for t in (input, tau, other)]
-    fits = (
-        tau.array.ndim == input.array.ndim - 1
-        and tau.array.shape[-1] <= min(input.array.shape[-2:])
-        and other.array.shape[-2 if left else -1] == input.array.shape[-2]
-        and input.array.shape[:-2] == tau.array.shape[:-1] == other.array.shape[:-2]
-    )
-    if not fits:
-        raise failure(
-            RuntimeError,
-            f"{name}: input [..., m, n], tau [..., k] with k <= min(m, n) and other [..., m, *] (or "
-            f"[..., *, m] for left=False) of the same batch dimensions are needed, got {sizes}",
-        )
+    side, (rows, columns), count = -2 if left else -1, input.array.shape[-2:], tau.array.shape[-1:]
+    batch = list(input.array.shape[:-2])
+    wrong = ""
+    if not count or count[0] > min(other.array.shape[side], columns):
+        wrong = f"tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1]), or less"
+    elif other.array.shape[side] != rows:
+        wrong = f"other.shape[{side}] must be equal to input.shape[-2]"
+    for what, found in (("tau", tau.array.shape[:-1]), ("other", other.array.shape[:-2])):
+        if not wrong and list(found) != batch:
+            wrong = (
+                f"Expected batch dimensions of {what} to be equal to input.shape[:-2], but got {list(found)}"
+            )
+    if wrong:
+        sizes = [list(t.array.shape) for t in (input, tau, other)]
+        raise failure(RuntimeError, f"{name}: {wrong}, got {sizes}")
     vectors, factor = _reflectors(name, input, tau)
     factor = ops.adjoint(factor) if transpose else factor
     if left:

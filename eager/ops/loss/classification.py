@@ -214,6 +214,12 @@ def _as_rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """The scores as [N, C] and the targets as [N], checked."""
     size, wanted = input.array.shape, target.array.shape
     expected = size[:1] + size[2:] if len(size) > 1 else ()
+    if len(size) == 2 and len(wanted) > 1:
+        raise failure(
+            RuntimeError,
+            f"0D or 1D target tensor expected, multi-target not supported: input {list(size)}, target "
+            f"{list(wanted)}",
+        )
     if not size or wanted != expected:
         raise failure(
             ValueError,

@@ -75,11 +75,11 @@ def cosine_embedding_loss(
     how = checked_reduction(reduction, size_average, reduce)
     rank = target.array.ndim
     if rank > 1 or input1.array.ndim != rank + 1 or input2.array.ndim != rank + 1:
-        raise failure(
-            RuntimeError,
-            "expected a 1D target with 2D inputs, or a 0D target with 1D inputs; got target "
-            f"{list(target.array.shape)}, inputs {list(input1.array.shape)} and {list(input2.array.shape)}",
-        )
+        found = f"inputs with sizes {list(input1.array.shape)} and {list(input2.array.shape)}"
+        wrong = f"{rank}D target tensor expects {rank + 1}D input tensors, but found {found}"
+        if rank > 1:
+            wrong = f"0D or 1D target tensor expected, multi-target not supported; got {found}"
+        raise failure(RuntimeError, wrong)
     tiny = 1e-12
     squares = [ops.sum(x * x, rank) + tiny for x in (input1, input2)]
     cosine = ops.sum(input1 * input2, rank) / ops.sqrt(squares[0] * squares[1])

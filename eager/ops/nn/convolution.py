@@ -244,6 +244,8 @@ def _check(
     given, kernel = list(input.array.shape), list(weight.array.shape)
     for what, other in (("weight", weight), ("bias", bias)):
         if other is not None and other.array.dtype != input.array.dtype:
+            if what == "weight":
+                raise refuse(f"expected scalar type {input.dtype.scalar} but found {other.dtype.scalar}")
             mine, its = input.array.dtype.name, other.array.dtype.name
             raise refuse(f"Input type ({mine}) and {what} type ({its}) should be the same")
     if input.array.dtype.kind == "b":

@@ -170,12 +170,12 @@ def grid_sample(
     modes, RuntimeError for sizes that do not fit. Source: `torch.nn.functional.grid_sample`.
     """
     input, grid = in_single(input, grid)
-    if mode not in _MODES or padding_mode not in _PADDINGS:
-        raise failure(
-            ValueError,
-            f"grid_sample: mode must be one of {_MODES} and padding_mode one of {_PADDINGS}, "
-            f"but got {mode!r} and {padding_mode!r}",
-        )
+    for what, given, known in (("mode", mode, _MODES), ("padding_mode", padding_mode, _PADDINGS)):
+        if given not in known:
+            comma = "," if what == "padding_mode" else ""
+            expected = f"{', '.join(map(repr, known[:-1]))}{comma} or {known[-1]!r}"
+            wrong = f"expected {what} to be {expected}, but got: {given!r}"
+            raise failure(ValueError, f"nn.functional.grid_sample(): {wrong}")
     _check(input, grid, mode)
     size, align = input.array.shape[2:], bool(align_corners)
     places = []
@@ -194,14 +194,25 @@ def grid_sample(
 def _check(input: Tensor, grid: Tensor, mode: str) -> None:
     given, wanted = input.array.shape, grid.array.shape
     rank = len(given) - 2
-    if rank not in (2, 3) or len(wanted) != len(given) or wanted[0] != given[0] or wanted[-1] != rank:
+    if given[:1] != wanted[:1]:
         raise failure(
             RuntimeError,
-            "grid_sample: expected a 4D or 5D input and a grid of as many dimensions, with the same batch "
-            f"size and 2 or 3 numbers last, but got {list(given)} and {list(wanted)}",
+            "grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+            f"{list(given)} and grid with sizes {list(wanted)}",
         )
-    if not all(given[1:]):
-        raise failure(RuntimeError, f"grid_sample: expected input to be non-empty, but got {list(given)}")
+    sizes = f"input with sizes {list(given)} and grid with sizes {list(wanted)}"
+    if wanted[-1:] != (rank,):
+        wrong = f"expected grid to have size {rank} in last dimension, but got grid with sizes {list(wanted)}"
+        raise failure(RuntimeError, f"grid_sampler(): {wrong}")
+    if rank not in (2, 3) or len(wanted) != len(given):
+        wrong = f"expected 4D or 5D input and grid with same number of dimensions, but got {sizes}"
+        raise failure(RuntimeError, f"grid_sampler(): {wrong}")
+    if not all(given[2:]):
+        raise failure(
+            RuntimeError,
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+            f"{list(given)} with dimension {given.index(0, 2)} being empty",
+        )
     if input.array.dtype != grid.array.dtype:
         raise failure(
             RuntimeError,

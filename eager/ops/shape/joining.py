@@ -19,7 +19,7 @@ from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.memory_order import Order, has_channels_last
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import checked_count
+from fusegrad.eager.core.sizes import checked_count, unequal
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.ops.create import creation
@@ -410,7 +410,10 @@ def broadcast_shapes(*shapes: Any) -> Size:
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All expanded to their common shape. Source: `torch.broadcast_tensors`."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    size = broadcast_shapes(*(x.array.shape for x in given))
+    shapes = [x.array.shape for x in given]
+    if wrong := unequal(shapes):
+        raise failure(RuntimeError, wrong)
+    size = broadcast_shapes(*shapes)
     return tuple(shape.expanded(x, size) for x in given)
 
 

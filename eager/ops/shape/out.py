@@ -199,7 +199,7 @@ _SAYS |= dict.fromkeys(
 )
 _SAYS |= dict.fromkeys(
     ("eig", "eigvals"),
-    "Expected eigenvalues to be safely castable from {scalar} dtype, but got eigenvalues with dtype {other}",
+    "Expected {part} to be safely castable from {scalar} dtype, but got {part} with dtype {other}",
 )
 _SAYS |= dict.fromkeys(("all", "any"), "{name} only supports bool tensor for result, got: {other}")
 _SAYS |= dict.fromkeys(
@@ -215,8 +215,8 @@ _C |= {"Char": "signed char", "Byte": "unsigned char", "Bool": "bool", "Half": "
 _C |= {"ComplexFloat": "c10::complex<float>", "ComplexDouble": "c10::complex<double>"}
 
 
-def _check_dtype(dtype: dtypes.DType, out: dtypes.DType, name: str) -> None:
-    """Refuse an `out` that cannot take a result, in PyTorch's words."""
+def _check_dtype(dtype: dtypes.DType, out: dtypes.DType, name: str, part: str) -> None:
+    """Refuse an `out` that cannot take a result, in PyTorch's words. part: which of several it is."""
     if dtype is out or (name in ("all", "any") and out is dtypes.uint8):  # which may write bytes, too
         return
     if name == "lerp" and not dtypes.can_cast(dtype, out):
@@ -225,7 +225,7 @@ def _check_dtype(dtype: dtypes.DType, out: dtypes.DType, name: str) -> None:
         text = _SAYS.get(name, "Expected out tensor to have scalar type {scalar} but got scalar type {other}")
         scalar, other = dtype.scalar, out.scalar
         c, other_c = _C.get(scalar, scalar), _C.get(other, other)
-        said = text.format(name=name, scalar=scalar, other=other, c=c, other_c=other_c)
+        said = text.format(name=name, part=part, scalar=scalar, other=other, c=c, other_c=other_c)
         raise failure(RuntimeError, f"{name}: {said}")
 
 
@@ -251,8 +251,9 @@ def written(result: Any, out: Any, name: str) -> Any:
     if len(outs) != len(results):
         raise failure(TypeError, f"{name}(): expected {len(results)} tensors as out, got {len(outs)}")
     made = []
-    for one, target in zip(results, outs, strict=True):
-        _check_dtype(one.dtype, target.dtype, name)
+    parts = getattr(result, "_fields", ("eigenvalues",) * len(results))
+    for one, target, part in zip(results, outs, parts, strict=True):
+        _check_dtype(one.dtype, target.dtype, name, part)
         view = np.may_share_memory(one.array, target.array) and not one.needs_grad  # of an operand
         if name in _COUNTED and one.array.size == target.array.size:
             one = one.reshape(target.array.shape)

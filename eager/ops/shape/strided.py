@@ -283,6 +283,8 @@ def _resized(self: Tensor, wanted: tuple[int, ...], order: Order) -> np.ndarray:
     rest = storage[_own_offset(self) :]
     line = rest[:count]
     if count > rest.size:
+        if shared.is_exposed(self.array):
+            raise failure(RuntimeError, "Trying to resize storage that is not resizable: NumPy code has it")
         line = np.zeros(count, self.array.dtype)
         line[: rest.size] = rest
     if order is None:

@@ -33,6 +33,12 @@ def main() -> None:
     parser.add_argument("--with-torch", action="store_true", help="run PyTorch itself")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the lines of JSON go")
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="results of a run --with-torch")
+    parser.add_argument(
+        "--draws", type=int, default=0, metavar="N", help="with PyTorch: N is added to all seeds"
+    )
+    parser.add_argument(
+        "--drawn", type=Path, metavar="FOLDER", help="results of a run --with-torch --draws N"
+    )
     parser.add_argument("--failed", type=Path, metavar="FOLDER", help="only tests that failed there")
     parser.add_argument("--no-run", action="store_true", help="only read the results of an earlier run")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
@@ -49,9 +55,19 @@ def main() -> None:
                 earlier = outcomes.File.read(name, runs.read(given.failed.resolve() / results.name), checkout)
                 these = {t.name for t in earlier.tests if t.outcome == "failed"}
             path = checkout / "test" / f"{name}.py"
-            runs.run_file(path, results, checkout, given.only, given.with_torch, these=these, one_in=one_in)
+            runs.run_file(
+                path,
+                results,
+                checkout,
+                given.only,
+                given.with_torch,
+                these=these,
+                one_in=one_in,
+                draws=given.draws,
+            )
         beside = runs.read(given.beside.resolve() / results.name) if given.beside else []
-        file = outcomes.File.read(name, runs.read(results), checkout, beside)
+        drawn = runs.read(given.drawn.resolve() / results.name) if given.drawn else []
+        file = outcomes.File.read(name, runs.read(results), checkout, beside, drawn)
         file.one_in = one_in
         found.append(file)
         print(file.summary(), f"({time.perf_counter() - start:.0f} s)", flush=True)

@@ -114,13 +114,23 @@ class File:
 
     @staticmethod
     def read(
-        name: str, lines: list[dict[str, Any]], checkout: Path, beside: Iterable[dict[str, Any]] = ()
+        name: str,
+        lines: list[dict[str, Any]],
+        checkout: Path,
+        beside: Iterable[dict[str, Any]] = (),
+        drawn: Iterable[dict[str, Any]] = (),
     ) -> File:
-        """From the lines that workers wrote; `beside`: those of PyTorch itself, which set failures aside."""
+        """From the lines that workers wrote; `beside`: those of PyTorch itself, which set failures aside;
+        `drawn`: those of PyTorch with other random numbers, which do so, too.
+        """
         path = checkout / "test" / f"{name}.py"
         sources = Sources(path)
         last = {line["test"]: line for line in lines if "outcome" in line}
-        theirs = {line["test"]: line for line in beside if line["test"] and line.get("outcome") == "failed"}
+        theirs = {
+            line["test"]: line
+            for line in (*drawn, *beside)
+            if line["test"] and line.get("outcome") == "failed"
+        }
         return File(name, [_test(line, sources, theirs) for line in last.values()])
 
     def count(self, *outcomes: str) -> int:

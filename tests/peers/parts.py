@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fusegrad.eager.data.worker import Caught
+from fusegrad.eager.io import storage
 from fusegrad.torch.parts import no, nothing
 from peers.missing import Missing
 
@@ -27,7 +28,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "torch": {
         "version": SimpleNamespace(cuda=None, hip=None, xpu=None, debug=False, __version__="2.6.0"),
         "_running_with_deploy": no,
-        "is_storage": no,
         "SymInt": Nothing,
         "SymFloat": Nothing,
         "SymBool": Nothing,
@@ -64,8 +64,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "torch.storage": {
         "_get_always_warn_typed_storage_removal": no,
         "_set_always_warn_typed_storage_removal": nothing,
-        "UntypedStorage": Nothing,
-        "TypedStorage": Nothing,
+        "UntypedStorage": storage.UntypedStorage,
+        "TypedStorage": storage.TypedStorage,
     },
     "torch.__future__": {
         "set_swap_module_params_on_conversion": nothing,

@@ -25,15 +25,17 @@ def run_file(
     seconds: int = SECONDS,
     these: set[str] | None = None,
     one_in: int = 1,
+    draws: int = 0,
 ) -> None:
     """Run the tests of a file into `results`, anew; each for `seconds` at most.
 
     these: only tests with these names are run, and `results` keeps the others' lines.
-    one_in: otherwise an n-th of the tests is.
+    one_in: otherwise an n-th of the tests is. draws: what is added to the seeds that PyTorch itself is given.
     """
     results.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "peers.worker", str(file), str(results), "--checkout", str(checkout)]
     command += ["--only", only, "--seconds", str(seconds), "--one-in", str(one_in)]
+    command += ["--draws", str(draws)]
     command += ["--with-torch"] * with_torch
     if these is None:
         results.unlink(missing_ok=True)

@@ -18,7 +18,8 @@ cd tests; python -m peers CHECKOUT --markdown ../docs/pytorch_tests.md
 A test is collected if PyTorch runs it on a CPU without CUDA. What fusegrad declines was written down before
 the first run, in `tests/peers/declined.toml`. Set aside is what does not say how PyTorch behaves today:
 tests that PyTorch {peer} itself fails in the same line, or with the same error (`--with-torch`, then
-`--beside`), and those that assert a failure which PyTorch calls its own. Unjudged is what PyTorch fails for
+`--beside`), also with other random numbers than those that its tests were written with (`--draws 1`, then
+`--drawn`), and those that assert a failure which PyTorch calls its own. Unjudged is what PyTorch fails for
 want of test tools of its version, and fusegrad too; it is named below. Each other failing test is below with
 its reason: `wrong` is another value, dtype, shape or stride, `text` an error in other words. Of files with a
 number behind their name (`FILE:N`) an N-th of the tests was run, drawn by their names.

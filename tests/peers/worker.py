@@ -167,7 +167,15 @@ def limit_memory() -> None:
     with contextlib.suppress(ImportError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+
+
+def draw_others(offset: int) -> None:
+    """Have PyTorch draw other random numbers than its tests were written with."""
+    import torch
+
+    seed = torch.manual_seed
+    torch.manual_seed = lambda number: seed(int(number) + offset)  # type: ignore[assignment]
 
 
 def write(results: TextIO, line: dict[str, Any]) -> None:
@@ -186,6 +194,9 @@ def main() -> None:
         "--one-in", type=int, default=1, help="run an n-th of the tests, drawn by their names"
     )
     parser.add_argument("--with-torch", action="store_true", help="PyTorch itself, for comparison")
+    parser.add_argument(
+        "--draws", type=int, default=0, help="so much is added to all seeds that PyTorch is given"
+    )
     parser.add_argument("--seconds", type=int, default=SECONDS)
     given = parser.parse_args()
     limit_memory()
@@ -195,6 +206,8 @@ def main() -> None:
         # Programs that a test starts get fusegrad too.
         os.environ["PYTHONPATH"] = str(Path(__file__).parent / "site")
         os.environ["PEERS_CHECKOUT"] = str(given.checkout)
+    elif given.draws:
+        draw_others(given.draws)
     known = given.results.read_text().splitlines() if given.results.exists() else []
     begun = {json.loads(line)["test"] for line in known}
     these = None if given.these is None else set(json.loads(given.these.read_text()))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
+import fusegrad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.devices.amp import GradScaler as GradScaler
 from fusegrad.torch.supplied.foreach import FOREACH
@@ -12,7 +14,7 @@ from fusegrad.torch.supplied.jit import ScriptModule as ScriptModule
 from fusegrad.torch.supplied.library import ops as ops
 from fusegrad.torch.supplied.utils.dlpack import to_dlpack as to_dlpack
 
-__all__ = ["GradScaler", "ScriptModule", "is_distributed", "is_storage", "ops", "to_dlpack"]
+__all__ = ["GradScaler", "ScriptModule", "from_file", "is_distributed", "is_storage", "ops", "to_dlpack"]
 
 
 def _assert(condition: Any, message: str) -> None:
@@ -73,6 +75,24 @@ def _check_tensor_all(cond: Tensor, message: Callable[[], str] | None = None) ->
     if cond.array.dtype.kind != "b":
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
     _check(bool(cond.all()), message)
+
+
+def from_file(
+    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, **options: Any
+) -> Tensor:
+    """The first elements of a file: read, or, if `shared`, the file's own, which writes change.
+
+    Source: `torch.from_file`.
+    """
+    from fusegrad.eager.io.storage import UntypedStorage
+
+    kind = fusegrad.get_default_dtype() if dtype is None else dtype
+    if shared and not os.path.exists(filename):
+        with open(filename, "wb"):
+            pass
+    memory = UntypedStorage.from_file(filename, bool(shared), (size or 0) * kind.itemsize)
+    made = fusegrad.from_numpy(memory._as_bytes()).view(kind)
+    return made.requires_grad_() if options.get("requires_grad") else made
 
 
 def is_storage(obj: Any) -> bool:

@@ -227,18 +227,18 @@ class Tensor(Methods):
 
     # Its place on the autograd graph.
 
+    def _views_what_requires_grad(self) -> bool:
+        base = self
+        while type(base.alias) is tuple:
+            base = base.alias[0]
+        return base.needs_grad and self.array.dtype.kind in "fcV"
+
     @property
     def requires_grad(self) -> bool:
         """Whether it is on the graph, or a view of what is: also one made under `no_grad`, as in PyTorch,
         though no gradient comes through that one.
         """
         return self.needs_grad or self._views_what_requires_grad()
-
-    def _views_what_requires_grad(self) -> bool:
-        base = self
-        while type(base.alias) is tuple:
-            base = base.alias[0]
-        return base.needs_grad and self.array.dtype.kind in "fcV"
 
     @requires_grad.setter
     def requires_grad(self, value: bool | None) -> None:

@@ -7,6 +7,9 @@ the loop leaves out touch no memory.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
 from fusegrad.compiler.kernel.ir import PLACE, Buffer, Operand
 from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
@@ -89,6 +92,23 @@ class Access:
         lanes = self.w.splat(when, self.lanes)
         return lanes if self.mask is None else self.w.binary("and", lanes, self.mask)
 
+    @contextlib.contextmanager
+    def _in_some_lane(self, when: Val | None) -> Iterator[None]:
+        """What follows where `when` is true in a lane.
+
+        Where it is true in none an address may be anywhere. A masked access to memory that is not there is
+        right, but takes hundreds of cycles: the processor begins a fault, and takes it back.
+        """
+        if when is None:
+            yield
+            return
+        some = when.text
+        if when.lanes:
+            bits = self.w.emit(f"bitcast {when} to i{self.lanes}", "i64").text
+            some = self.w.emit(f"icmp ne i{self.lanes} {bits}, 0", "bool").text
+        with self.w.when(some):
+            yield
+
     # Reading.
 
     def load(self, buffer: Buffer, places: tuple[Operand, ...] = (), when: str | None = None) -> Val:
@@ -106,7 +126,7 @@ class Access:
                 vector = vector_type(memory, self.lanes)
                 value = w.emit(f"load {vector}, ptr {address}, align {align}", dtype, self.lanes)
             else:
-                value = self._masked_load("load", f"ptr {address}", "p0", buffer.dtype, condition)
+                value = self._load_neighbours(buffer, address, condition)
         elif varies and spread is None and self._step(buffer) == "2" and condition is None:
             value = self._every_other(buffer, address)
         else:
@@ -144,6 +164,19 @@ class Access:
             w.line(f"store {value}, ptr {room}")
         return w.emit(f"load {memory}, ptr {room}", dtype)
 
+    def _load_neighbours(self, buffer: Buffer, address: str, condition: Val | None) -> Val:
+        """A vector from `address` on, of which not all lanes take part."""
+        place = f"ptr {address}"
+        if condition is None:
+            return self._masked_load("load", place, "p0", buffer.dtype, None)
+        vector = vector_type(memory_type(buffer.dtype), self.lanes)
+        room = self.w.stack(vector)
+        self.w.line(f"store {vector} zeroinitializer, ptr {room}")
+        with self._in_some_lane(condition):
+            value = self._masked_load("load", place, "p0", buffer.dtype, condition)
+            self.w.line(f"store {value}, ptr {room}")
+        return self.w.emit(f"load {vector}, ptr {room}", DTYPES[buffer.dtype].memory, self.lanes)
+
     def _masked_load(self, kind: str, address: str, suffix: str, dtype: str, condition: Val | None) -> Val:
         return self._masked_vector(kind, address, suffix, dtype, self._mask(condition))
 
@@ -176,7 +209,8 @@ class Access:
         value = w.splat(value, self.lanes)
         if varies and spread is None and self._step(buffer) == "1":
             whole = self.mask is None and condition is None
-            self._store_neighbours(buffer, address, value, None if whole else self._mask(condition))
+            with self._in_some_lane(condition):
+                self._store_neighbours(buffer, address, value, None if whole else self._mask(condition))
             return
         addresses = self._lane_addresses(buffer, address, spread)
         symbol = f"llvm.masked.scatter.v{self.lanes}{DTYPES[value.dtype].mangled}.v{self.lanes}p0"

@@ -100,7 +100,17 @@ def read_tests(path: Path, with_torch: bool = False) -> ModuleType:
     for statement in ast.parse(source, str(path)).body:
         with missing.reading():
             _run_statement(statement, vars(module), str(path))
+            if not with_torch:
+                _allow_empty_lists(sys.modules.get("torch.testing._internal.common_device_type"))
     return module
+
+
+def _allow_empty_lists(tools: Any) -> None:
+    """Have tests of each op of a list be none where the list is empty: that of PyTorch's private references."""
+    ops = getattr(tools, "ops", None)
+    if ops is not None and not hasattr(ops, "of_any_ops"):
+        ops.of_any_ops = ops._parametrize_test
+        ops._parametrize_test = lambda self, *args: self.of_any_ops(*args) if self.op_list else iter(())
 
 
 def _run_statement(statement: ast.stmt, namespace: dict[str, Any], path: str) -> None:

@@ -138,12 +138,13 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 
 def check_ranks(ranks: Sequence[int], *tensors: Tensor) -> None:
     """Refuse tensors of other ranks."""
-    if [t.array.ndim for t in tensors] != list(ranks):
-        raise failure(
-            RuntimeError,
-            f"expected tensors of {' and '.join(map(str, ranks))} dimensions, got shapes "
-            f"{' and '.join(str(list(t.array.shape)) for t in tensors)}",
-        )
+    found = [t.array.ndim for t in tensors]
+    if found != list(ranks):
+        expected = f"expected tensors of {' and '.join(map(str, ranks))} dimensions, got"
+        if set(ranks) == {1}:
+            expected = f"1D tensors expected, but got {' and '.join(f'{n}D' for n in found)} tensors, of"
+        shapes = " and ".join(str(list(t.array.shape)) for t in tensors)
+        raise failure(RuntimeError, f"{expected} shapes {shapes}")
 
 
 @public(method=True, aliases=("spmm", "dsmm"))

@@ -15,9 +15,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     PerMatrix,
-    check_floating,
     check_matrix,
-    check_same_dtype,
     check_square,
     real_dtype,
     same_batch,
@@ -187,8 +185,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if A.array.ndim < 2:
         raise failure(RuntimeError, f"{name}: input must have at least 2 dimensions, got {A.array.ndim}")
     check_matrix(name, A)
-    check_floating(name, B, "B")
-    check_same_dtype(name, A, B)
+    if A.array.dtype != B.array.dtype:
+        dtypes = f"got input's dtype {A.dtype.scalar} and other's dtype {B.dtype.scalar}"
+        wrong = f"Expected input and other to have the same dtype, but {dtypes}"
+        raise failure(RuntimeError, f"{name}: {wrong}")
     if not B.array.ndim:
         raise failure(RuntimeError, f"{name}: other must have at least 1 dimension")
     driver = "gelsy" if driver is None else driver

@@ -262,6 +262,11 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
                 RuntimeError,
                 f"{name}: {which} must be {' or '.join(f'{n}D' for n in allowed)} but got {t.array.ndim}D",
             )
+    for i, t in enumerate(tensors):
+        if t.array.dtype != tensors[0].array.dtype:
+            first, other = tensors[0].dtype.scalar.lower(), t.dtype.scalar.lower()
+            wrong = f"all tensors must have be the same dtype but tensor 0 is {first} and tensor {i} {other}"
+            raise failure(RuntimeError, f"{name}: {wrong}")
     matrices = list(tensors)
     row, column = matrices[0].array.ndim == 1, matrices[-1].array.ndim == 1
     if row:

@@ -21,6 +21,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     INT32,
+    LinAlgError,
     PerMatrix,
     check_floating,
     check_matrix,
@@ -363,7 +364,7 @@ def _cholesky_inverse_numpy(factor: np.ndarray, upper: bool) -> np.ndarray:
     triangle, zero = lapack("potri", factor)(factor, lower=not upper)
     if zero > 0:
         raise failure(
-            np.linalg.LinAlgError,
+            LinAlgError,
             f"cholesky_inverse: The diagonal element {zero} is zero, the inversion could not be completed "
             "because the input matrix is singular.",
         )

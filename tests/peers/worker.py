@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -101,16 +102,24 @@ def read_tests(path: Path, with_torch: bool = False) -> ModuleType:
         with missing.reading():
             _run_statement(statement, vars(module), str(path))
             if not with_torch:
-                _allow_empty_lists(sys.modules.get("torch.testing._internal.common_device_type"))
+                _allow_empty_lists()
     return module
 
 
-def _allow_empty_lists(tools: Any) -> None:
-    """Have tests of each op of a list be none where the list is empty: that of PyTorch's private references."""
-    ops = getattr(tools, "ops", None)
-    if ops is not None and not hasattr(ops, "of_any_ops"):
-        ops.of_any_ops = ops._parametrize_test
-        ops._parametrize_test = lambda self, *args: self.of_any_ops(*args) if self.op_list else iter(())
+def _allow_empty_lists() -> None:
+    """Have tests of each of a list be none where the list is empty: of PyTorch's private references, say."""
+    for place, values in (("common_device_type.ops", "op_list"), ("common_utils.parametrize", "arg_values")):
+        tools, _, name = place.partition(".")
+        kind: Any = getattr(sys.modules.get(f"torch.testing._internal.{tools}"), name, None)
+        if kind is not None and not hasattr(kind, "of_any"):
+            kind.of_any = kind._parametrize_test
+            kind._parametrize_test = functools.partialmethod(_of_some, values)
+
+
+def _of_some(self: Any, values: str, *args: Any) -> Iterator[Any]:
+    known = list(getattr(self, values))
+    setattr(self, values, known)
+    return self.of_any(*args) if known else iter(())
 
 
 def _run_statement(statement: ast.stmt, namespace: dict[str, Any], path: str) -> None:

@@ -244,6 +244,8 @@ def _repeated(result: Tensor, out: Tensor, name: str) -> Tensor:
 def written(result: Any, out: Any, name: str) -> Any:
     """`result` in `out`, of which there is one for each of several results."""
     several = isinstance(result, tuple)
+    if several and name == "nonzero":
+        raise failure(RuntimeError, "nonzero does not support the out kwarg when as_tuple is True")
     results, outs = (result, out) if several else ((result,), (out,))
     if not isinstance(outs, (tuple, list)) or not all(isinstance(o, Tensor) for o in outs):
         wanted = f"tuple of {len(results)} Tensors" if several else "Tensor"

@@ -293,7 +293,7 @@ def _tensors_of_arrays(recorder: Recorder, found: list[Any]) -> tuple[list[Any],
     numbers: dict[int, int] = {}
     for i, leaf in enumerate(found):
         taken = recorder.numbers.of(leaf)
-        if taken is not None and taken.tensor is not None:
+        if taken is not None and taken.tensor is not None and isinstance(leaf, np.ndarray):
             tensors[i] = taken.tensor
             lent[i] = numbers.setdefault(id(leaf), len(numbers))
     return tensors, lent
@@ -332,6 +332,10 @@ def _output(
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
     number = recorder.numbers.of(leaf)
+    if number is not None and number.tensor is not None:
+        reasons.append(
+            Reason("gives a number of NumPy's, found in an array that lies in a tensor's memory", "", 0)
+        )
     if number is not None and number.symbol is not None:
         return Output("computed", item=number.symbol)
     if number is not None and number.late is not None:

@@ -272,7 +272,25 @@ def _resolve_meta(observer: Observer, owner: type, name: str, raw: Any, site: Si
     return _read_by(observer, owner, name, getter, f"`{name}` of a class", site)
 
 
-def text_of_class(observer: Observer, kind: type, site: Site) -> str | None:
+def text_of(
+    observer: Observer, function: type[str] | Callable[[Any], str], value: Any, site: Site
+) -> str | None:
+    """What `str` or `repr` gives for a class, or an object whose class says so in Python; else None."""
+    if isinstance(value, type):
+        return _text_of_class(observer, value, site)
+    for name in ("__str__", "__repr__") if function is str else ("__repr__",):
+        method = purity.python_method(type(value), name)
+        if method is not MISSING and not purity.is_trusted_object(value):
+            twin = observer.special_method(value, name, site, asked=True)
+            text: Any = function(value) if twin is None else twin()
+            return text if type(text) is str else function(value)  # which raises an error that says so
+        if type_lookup(type(value), name) is not type_lookup(object, name):
+            return None
+        observer.read_class(type(value), name, type_lookup(object, name), site)
+    return None
+
+
+def _text_of_class(observer: Observer, kind: type, site: Site) -> str | None:
     """`str(kind)`, guarded; None where a metaclass says it in a way of its own."""
     written = all(type_lookup(type(kind), n) is type_lookup(type, n) for n in ("__repr__", "__str__"))
     if not written or not observer.is_known(kind) or not metaclasses.is_plain(observer, kind, site):

@@ -86,8 +86,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         elif function is callable and not isinstance(args[0], type):
             observer.read_class(type(args[0]), "__call__", type_lookup(type(args[0]), "__call__"), site)
         return function(*args, **kwargs)
-    if function in (str, repr) and len(args) == 1 and not kwargs and isinstance(args[0], type):
-        text = attributes.text_of_class(observer, args[0], site)
+    if function in (str, repr) and len(args) == 1 and not kwargs:
+        text = attributes.text_of(observer, function, args[0], site)
         if text is not None:
             return text
     if function is len and len(args) == 1 and not kwargs:

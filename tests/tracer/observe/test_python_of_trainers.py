@@ -169,3 +169,45 @@ def test_items_that_are_written_or_given_out_are_eagers() -> None:
         function = fg.jit(functools.partial(_used, use, (x for x in given)))
         for x in expected:
             fg.testing.assert_close(function(), use(x))
+
+
+class Meter:
+    """A meter that says of itself what it has."""
+
+    def __init__(self, name: str, form: str = "") -> None:
+        self.name, self.form, self.total, self.count = name, form, 0.0, 0
+
+    def update(self, value: float) -> None:
+        self.total, self.count = self.total + value, self.count + 1
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.total / max(self.count, 1):.3f}{self.form}"
+
+
+class Quiet(Meter):
+    __str__ = object.__str__
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of {self.count}>"
+
+
+@pytest.mark.parametrize("kind", [Meter, Quiet])
+def test_texts_of_objects_are_followed(kind: type[Meter]) -> None:
+    def made() -> tuple[Any, Meter]:
+        meter = kind("loss")
+
+        def step(x: fg.Tensor) -> Any:
+            loss = (x * x).sum()
+            meter.update(loss.item())
+            return loss, str(meter), "\t".join([repr(meter)] if kind is Quiet else [str(meter)])
+
+        return step, meter
+
+    (eager, theirs), (step, ours) = made(), made()
+    jitted = fg.jit(step)
+    for i in range(12):
+        if i == 8:
+            theirs.form = ours.form = " (again)"
+        x = fg.full((3,), 0.5 * i)
+        assert jitted(x)[1:] == eager(x)[1:] and ours.count == theirs.count
+    assert jitted.stats.compiled_calls >= 4, jitted.explain()

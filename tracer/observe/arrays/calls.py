@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusegrad.tracer.observe import purity, symbols
-from fusegrad.tracer.observe.arrays import known
+from fusegrad.tracer.observe.arrays import known, of_tensors
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
+from fusegrad.tracer.observe.numbers import computed_of
 from fusegrad.tracer.observe.symbols import Symbol
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
@@ -189,6 +190,8 @@ def _called(
 
 def load(observer: Observer, array: np.ndarray, name: str, site: Site) -> Any:
     """An attribute or a method of an array."""
+    if of_tensors.answers(observer, array, name):
+        return getattr(array, name)
     if not (_follows(observer, array) and (name in _ATTRIBUTES or name in _OF_METHODS)):
         observer.numbers.look(array)
         observer.open(f"looks up `{name}` of a NumPy array", site)
@@ -201,6 +204,8 @@ def load(observer: Observer, array: np.ndarray, name: str, site: Site) -> Any:
 def method(observer: Observer, function: Any, site: Site) -> Callable[..., Any] | None:
     """A method of an array that is about to be called, observed; None for one that is not known."""
     array, name = function.__self__, function.__name__
+    if name == "item" and of_tensors.answers(observer, array, name):
+        return functools.partial(of_tensors.number, observer, array)
     if type(array) is not np.ndarray or not _follows(observer, array) or name not in _OF_METHODS:
         return None
     return functools.partial(_call_method, observer, function, site)
@@ -220,6 +225,8 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
 
 def operate(observer: Observer, function: Callable[..., Any], operands: Sequence[Any], site: Site) -> Any:
     """An operator on arrays that are followed, and numbers; MISSING for anything else."""
+    if function is operator.getitem and (found := of_tensors.item(observer, *operands)) is not MISSING:
+        return found
     if function not in _OPERATORS or not any(map(functools.partial(_is_followed, observer), operands)):
         return MISSING
     return computed(observer, function, operands, {}, site)
@@ -243,6 +250,12 @@ def plain(observer: Observer, values: tuple[Any, ...], site: Site) -> tuple[Any,
 
 def asked(observer: Observer, function: Callable[[Any], Any], value: Any, site: Site) -> Any:
     """What a function of Python gives for an array: its length, its truth; MISSING for anything else."""
+    number = of_tensors.number(observer, value) if function in (int, float, bool) else MISSING
+    if number is not MISSING:
+        found = computed_of(observer, function, (number,))
+        if found is MISSING:
+            observer.numbers.look(number)
+        return function(number) if found is MISSING else found
     if function not in _ASKING or not _is_followed(observer, value):
         return MISSING
     if function is len and value.ndim and _follows(observer, value):

@@ -1,0 +1,62 @@
+"""NumPy's arrays in the memory of tensors, read for numbers within a run.
+
+    count = int((labels > 0).sum().cpu().numpy())
+    step = self.global_step.numpy()[0]
+
+What Python asks of such an array it might have asked of its tensor: that is what is recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.observe.lookup import MISSING
+from fusegrad.tracer.observe.numbers import Taken
+from fusegrad.tracer.observe.observer import Observer
+
+
+def owner_of(observer: Observer, value: Any) -> Tensor | None:
+    """The tensor in whose memory an array is, or of which one of NumPy's numbers was found there."""
+    taken = observer.numbers.of(value) if isinstance(value, (np.ndarray, np.generic)) else None
+    return None if taken is None or taken.value is not None else taken.tensor
+
+
+def number(observer: Observer, value: Any) -> Any:
+    """The number of an array without dimensions, followed as `item()` of its tensor is; else MISSING."""
+    owner = owner_of(observer, value)
+    if owner is None or value.ndim:
+        return MISSING
+    return observer.numbers.take(owner.item)
+
+
+def item(observer: Observer, array: Any, key: Any) -> Any:
+    """What a subscript finds in an array, as what it finds in the tensor has it in its memory; MISSING for
+    subscripts that tensors and arrays take otherwise.
+    """
+    owner = owner_of(observer, array)
+    keys = key if type(key) is tuple else (key,)
+    if owner is None or type(array) is not np.ndarray or not all(_is_simple(observer, k) for k in keys):
+        return MISSING
+    found = array[key]
+    looked = functools.partial(observer.numbers.look, array)
+    return observer.numbers.follow(Taken(found, looked, tensor=owner[key]))
+
+
+def _is_simple(observer: Observer, key: Any) -> bool:
+    if type(key) is slice:
+        parts = (key.start, key.stop, key.step)
+        return key.step in (None, 1) and all(p is None or _is_simple(observer, p) for p in parts)
+    return type(key) is int and not observer.numbers.has(key)
+
+
+def answers(observer: Observer, array: Any, name: str) -> bool:
+    """Whether an attribute of an array says no more than its tensor's type, or gives its one number."""
+    is_known = name in _OF_TYPES or (name == "item" and not array.ndim)
+    return is_known and owner_of(observer, array) is not None
+
+
+_OF_TYPES = frozenset({"shape", "ndim", "size", "dtype"})

@@ -30,7 +30,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.observe.hosts import GradientOf, Host, NoGradient, at
-from fusegrad.tracer.observe.symbols import Given, Outcome, places
+from fusegrad.tracer.observe.symbols import Asked, Given, Outcome, places
 
 
 class Commit:
@@ -217,7 +217,8 @@ def arrays_of(hosts: Sequence[Host]) -> list[Given]:
     """Where a path finds the arrays of NumPy's that it goes by."""
     symbols = [host.symbol for host in hosts if isinstance(host, Outcome)]
     symbols += [symbol for host in hosts for symbol in host.takes]
-    return [place for place in places(symbols) if place.kind is np.ndarray]
+    found = [place for place in places(symbols) if place.kind is np.ndarray]
+    return [place for place in found if not isinstance(place, Asked)]  # what is drawn is nobody's yet
 
 
 def _same(arrays: Sequence[np.ndarray | None], seen: Sequence[weakref.ref[np.ndarray]]) -> bool:

@@ -28,8 +28,10 @@ from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.arrays import calls as arrays
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
+    DRAWS,
     HANDED_ON,
     MISSING,
+    NUMPY_GENERATORS,
     Found,
     instance_dict,
     kind_of_attribute,
@@ -185,7 +187,7 @@ def _bind(observer: Observer, owner: Any, name: str, raw: Any, site: Site) -> An
     if kind is classmethod:
         observer.reached(raw.__func__)
         return observer.local(getattr(owner, name))
-    if kind in _NATIVE_DESCRIPTORS:
+    if kind in _NATIVE_DESCRIPTORS or (kind is DRAWS and type(owner) in NUMPY_GENERATORS):
         return getattr(owner, name)
     if kind is property or kind is MemberDescriptorType or kind is GetSetDescriptorType:  # on a class
         return observer.reached(raw)

@@ -38,6 +38,8 @@ from types import (
 )
 from typing import Any
 
+import numpy as np
+
 from fusegrad.eager.core.public import home
 
 
@@ -127,6 +129,10 @@ def is_data_descriptor(raw: Any) -> bool:
     kind = type(raw)
     return type_lookup(kind, "__set__") is not MISSING or type_lookup(kind, "__delete__") is not MISSING
 
+
+# Who draws NumPy's random numbers, and what its methods are.
+NUMPY_GENERATORS = (np.random.Generator, np.random.RandomState)
+DRAWS = type(vars(np.random.Generator)["random"])
 
 # The views of dicts, and all builtin iterators.
 VIEWS: frozenset[Any] = frozenset({type({}.keys()), type({}.values()), type({}.items())}) | {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import itertools
 import operator
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
@@ -16,9 +17,10 @@ from fusegrad.tracer.observe.arrays import calls as arrays
 from fusegrad.tracer.observe.arrays.into_tensors import brought
 from fusegrad.tracer.observe.arrays.known import any_symbol
 from fusegrad.tracer.observe.lookup import ITERATORS, MISSING, VIEWS, flat_contents, type_lookup
-from fusegrad.tracer.observe.observer import LOCAL, UNKNOWN, Observer
+from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
 from fusegrad.tracer.observe.python import containers, identities, metaclasses
-from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
+from fusegrad.tracer.observe.reads import GetterRead
+from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain, plain_key
 from fusegrad.tracer.twin.sites import Site
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -173,7 +175,14 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
     elif is_plain(container) or kind in VIEWS:
         observer.consume(item, site, "looks for", tensors=False)
         if kind in VIEWS:
-            if observer.status(container) != LOCAL:
+            if observer.status(container) == OUTER and _is_of_dict(container) and is_plain(item):
+                words, has = f"whether {item!r} is in a {kind.__name__}", functools.partial(_is_in, item)
+                found = has(container)
+                observer.read(
+                    ("in", id(container), plain_key(item)),
+                    lambda: GetterRead(container, has, found, words, site),
+                )
+            elif observer.status(container) != LOCAL:
                 observer.open("looks into a view of unknown origin", site)
             for element in container:
                 observer.consume(element, site, "compares", tensors=False)
@@ -189,6 +198,15 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
         if is_plain(container) and is_plain(item):
             observer.explain(error)
         raise
+
+
+def _is_of_dict(view: Any) -> bool:
+    """Whether a view shows a dict whose look-ups are Python's own."""
+    return type(view) in VIEWS and type(gc.get_referents(view)[0]) in (dict, OrderedDict)
+
+
+def _is_in(item: Any, view: Any) -> bool:
+    return item in view
 
 
 def contains_as(observer: Observer, kind: Any, container: Any, item: Any, site: Site) -> bool:

@@ -30,6 +30,12 @@ ASKS = [
     "if next(flags): y = -y", "print(f'{i}: {loss.item():.4f}')", "print('mean', x.mean().item(), i)",
     "noise = fg.randn(3); x = x + noise", "if loss.item() > 1.0: loss = loss * 0.5",
     "tags.append(next(words))", "x, y = x.detach(), y.detach()",
+    "x = x + fg.tensor(numpys.normal(size=3), dtype=fg.float32)", "y = y * numpys.beta(0.5, 0.5)",
+    "x = x[fg.tensor(numpys.permutation(x.shape[0]))]",
+    "x = x * fg.from_numpy(old.rand(x.shape[0], 1)).float()",
+    "if numpys.random() < 0.5: x = x.flip(0)", "a, b = own.sample(range(3), 2); y = y + (x if a < b else a)",
+    "w0 = numpys.uniform(0.5, 1.5, size=2); x = x * float(w0[0]); y = y * w0[1].item()",
+    "y = y + old.randint(0, 2)", "if numpys.integers(2): y = -y",
 ]  # fmt: skip
 STEP = ["loss = loss + ((x @ w - y.sum(-1)) ** 2).mean()", "(loss * 0.1).backward(); loss = loss.detach()"]
 
@@ -84,7 +90,8 @@ def world(seed: int) -> dict[str, Any]:
     fg.manual_seed(seed)
     random.seed(seed)
     return {
-        "fg": fg, "random": random, "time": time, "own": random.Random(seed), "batches": batches(),
+        "fg": fg, "random": random, "time": time, "own": random.Random(seed),
+        "numpys": np.random.default_rng(seed), "old": np.random.RandomState(seed), "batches": batches(),
         "singles": Items(singles),
         "dicts": ({"x": tensor(3), "y": tensor(3)} for _ in range(7 if ends else 70)),
         "flags": (bool(numbers.integers(2)) for _ in range(99)), "words": (f"w{i % 2}" for i in range(99)),
@@ -116,6 +123,7 @@ def outcome(seed: int, jitted: bool) -> list[Any]:
             (printed, None if gradient is None else gradient.tolist(), made["w"].tolist(), [*made["tags"]])
         )
     left = [_left(made[name]) for name in ("batches", "dicts", "singles", "flags", "words")]
+    left += [made["numpys"].random(), made["old"].rand()]
     found.append([random.random(), made["own"].random(), fg.rand(1).item(), made["log"]["n"], *left])
     return found
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import operator
 import sys
 import types
 import typing
@@ -338,3 +339,41 @@ def test_objects_without_an_equality_are_equal_to_themselves() -> None:
             Kind.__eq__ = lambda self, other: False  # type: ignore[assignment, method-assign]
         assert jitted(fg.ones(1)).item() == function(fg.ones(1)).item()
     assert jitted.stats.compiled_calls >= 7, jitted.explain()
+
+
+def test_views_of_dicts_from_outside_are_asked_again() -> None:
+    table = {"scale": 2.0}
+    for view in (types.MappingProxyType(table), table.keys()):
+        table.pop("shift", None)
+
+        @fg.jit
+        def step(x: fg.Tensor, view: Any = view) -> Any:
+            return (x * 2 if "scale" in view else x) + (1 if "shift" in view else 0)
+
+        for i in range(9):
+            if i == 4:
+                table["shift"] = 1.0
+            expected = 2.0 + (i >= 4)
+            assert step(fg.ones(2)).tolist() == [expected, expected]
+        assert step.stats.compiled_calls >= 5, step.explain()
+
+
+def test_a_function_of_the_run_takes_over_what_a_partial_is_called() -> None:
+    scale = types.SimpleNamespace(k=2.0)
+
+    @fg.jit
+    def step(x: fg.Tensor) -> Any:
+        multiplied = functools.partial(operator.mul, x * scale.k)
+
+        @functools.wraps(multiplied)
+        def inner(y: Any) -> Any:
+            return multiplied(y) + 1
+
+        return inner(x), inner.__wrapped__ is multiplied
+
+    for i in range(8):
+        if i == 5:
+            scale.k = 3.0
+        found, same = step(fg.full((2,), 1.0 + i))
+        assert same and found.tolist() == pytest.approx([scale.k * (1.0 + i) ** 2 + 1] * 2)
+    assert step.stats.compiled_calls >= 4, step.explain()

@@ -7,10 +7,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import random
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fusegrad as fg
@@ -211,3 +213,48 @@ def test_texts_of_objects_are_followed(kind: type[Meter]) -> None:
         x = fg.full((3,), 0.5 * i)
         assert jitted(x)[1:] == eager(x)[1:] and ours.count == theirs.count
     assert jitted.stats.compiled_calls >= 4, jitted.explain()
+
+
+def _mixes(x: fg.Tensor, draws: Any) -> Any:
+    share = fg.tensor(draws.beta(0.5, 0.5, size=(2,)), dtype=fg.float32).view(-1, 1)
+    other = x[fg.tensor(draws.permutation(2))]
+    return share * x + (1 - share) * other * float(draws.uniform(1.0, 2.0))
+
+
+@pytest.mark.parametrize("kind", ["generator", "state", "module"])
+def test_numbers_that_numpy_draws_are_asked_for(kind: str) -> None:
+    def made() -> Any:
+        if kind == "module":
+            np.random.seed(3)
+            return np.random
+        return np.random.default_rng(3) if kind == "generator" else np.random.RandomState(3)
+
+    def outcomes_of(function: Callable[..., Any]) -> list[Any]:
+        draws = made()
+        found = [function(fg.full((2, 3), 1.0 + i), draws) for i in range(10)]
+        return [*found, draws.uniform()]
+
+    jitted = fg.jit(_mixes)
+    for ours, theirs in zip(outcomes_of(jitted), outcomes_of(_mixes), strict=True):
+        fg.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    assert jitted.stats.compiled_calls >= 8, jitted.explain()
+
+
+def test_samples_of_a_list_that_changes() -> None:
+    names, own = [1, 2, 3, 4], random.Random(5)
+
+    @fg.jit
+    def step(x: fg.Tensor) -> Any:
+        a, b = own.sample(names, 2)
+        return x * a + b
+
+    found = []
+    for i in range(12):
+        if i == 6:
+            names[:] = [10, 20, 30]
+        found.append(step(fg.ones(2)).tolist()[0])
+    again, expected = random.Random(5), []
+    for i in range(12):
+        a, b = again.sample([1, 2, 3, 4] if i < 6 else [10, 20, 30], 2)
+        expected.append(float(a + b))
+    assert found == expected

@@ -16,7 +16,7 @@ import numpy as np
 from fusegrad.eager.core.shared import owner
 from fusegrad.tracer.observe.conditions import Held
 from fusegrad.tracer.observe.numbers import Taken
-from fusegrad.tracer.observe.symbols import NUMBERS, Given, Symbol, computed, given, places
+from fusegrad.tracer.observe.symbols import NUMBERS, Asked, Given, Symbol, computed, given, places
 from fusegrad.tracer.observe.values import MISSING, hold, is_plain, plain_key
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def number(observer: Observer, symbol: Symbol, found: Any) -> Any:
     """
     arrays = observer.arrays
     sources = [(place, array) for place, array in arrays.outside() if place in places([symbol])]
-    if all(not isinstance(place.place, int) and array.nbytes <= SMALL for place, array in sources):
+    if all(_is_likely_to_stay(place) and array.nbytes <= SMALL for place, array in sources):
         for place, array in sources:
             ask_contents(observer, place, array)
         return found
@@ -164,6 +164,11 @@ def number(observer: Observer, symbol: Symbol, found: Any) -> Any:
         return observer.numbers.follow(Taken(found, asked, symbol=symbol))
     observer.numbers.asked(symbol, found)
     return found
+
+
+def _is_likely_to_stay(place: Given) -> bool:
+    """Whether an array is none of the arguments, and not drawn anew at each call."""
+    return not isinstance(place.place, int) and not isinstance(place, Asked)
 
 
 def ask_kind(observer: Observer, getter: Callable[[Any], Any], array: np.ndarray) -> Any:

@@ -9,14 +9,16 @@ What Python asks of such an array it might have asked of its tensor: that is wha
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.numbers import Taken
-from fusegrad.tracer.observe.observer import Observer
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.observe.observer import Observer
 
 
 def owner_of(observer: Observer, value: Any) -> Tensor | None:

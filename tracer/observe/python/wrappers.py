@@ -20,7 +20,10 @@ def updating(observer: Observer, site: Site) -> Callable[..., Any]:
     """What to call in place of `functools.update_wrapper`."""
 
     def update(wrapper: Any, wrapped: Any, assigned: Any = _DEFAULTS[0], updated: Any = _DEFAULTS[1]) -> Any:
-        functions = type(wrapper) is type(wrapped) is FunctionType and observer.is_known(wrapped)
+        # Of a partial that the run has made all is known.
+        is_own = type(wrapped) is functools.partial and observer.status(wrapped) == LOCAL
+        functions = type(wrapper) is FunctionType and (type(wrapped) is FunctionType or is_own)
+        functions = functions and observer.is_known(wrapped)
         if not functions or observer.status(wrapper) != LOCAL or (assigned, updated) != _DEFAULTS:
             observer.open("takes over the names of an object that is no function", site)
         elif observer.status(wrapped) == OUTER:

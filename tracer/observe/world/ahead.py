@@ -21,12 +21,15 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, GeneratorType, MethodType
 from typing import Any
 
+import numpy as np
+
 from fusegrad.eager.core.pytree import flatten, is_container
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.arrays.into_tensors import ArrayInput
+from fusegrad.tracer.observe.arrays.known import array_key, is_numbers
 from fusegrad.tracer.observe.hosts import Host
-from fusegrad.tracer.observe.lookup import MISSING, type_lookup
+from fusegrad.tracer.observe.lookup import MISSING, NUMPY_GENERATORS, type_lookup
 from fusegrad.tracer.observe.observer import Observer, current
 from fusegrad.tracer.observe.symbols import NUMBERS, Asked, computed
 from fusegrad.tracer.observe.values import hold, is_plain, plain_key
@@ -37,7 +40,18 @@ _CLOCKS = (
     time.time, time.perf_counter, time.monotonic, time.process_time, time.thread_time, time.time_ns,
     time.perf_counter_ns, time.monotonic_ns, time.process_time_ns,
 )  # fmt: skip
-_DRAWN = frozenset({"random", "uniform", "randint", "randrange", "gauss", "normalvariate", "betavariate"})
+_DRAWN: dict[type, frozenset[str]] = {
+    random.Random: frozenset(
+        "random uniform randint randrange gauss normalvariate betavariate sample".split()
+    ),
+    **dict.fromkeys(
+        NUMPY_GENERATORS,
+        frozenset(
+            "random uniform normal standard_normal integers randint rand randn random_sample beta gamma "
+            "binomial poisson exponential permutation dirichlet laplace lognormal choice".split()
+        ),
+    ),
+}
 
 
 class _Raised:
@@ -115,16 +129,24 @@ _waiting = _Waiting()
 
 
 class _Sources:
-    """The sources, by the ids of those who are asked, as long as these live."""
+    """The sources, by the ids of those who are asked, as long as these live. NumPy's generators tell nobody
+    of their end: sources keep them, as long as somebody asks.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Source]] = {}
+        self._of_numpy: weakref.WeakValueDictionary[int, Source] = weakref.WeakValueDictionary()
 
     def of(self, asked: Any) -> Source | None:
         """The source; None for one whose end nobody would hear of."""
         found = self._known.get(id(asked))
         if found is None:
             key = id(asked)
+            if type(asked) in NUMPY_GENERATORS:
+                source = self._of_numpy.get(key)
+                if source is None:
+                    source = self._of_numpy[key] = Source(asked)
+                return source
             try:
                 reference = weakref.ref(asked, lambda _: self._known.pop(key, None))
             except TypeError:
@@ -187,7 +209,7 @@ def asking(observer: Observer, function: Any, site: Site) -> Any:
     is_method = type(function) in (BuiltinFunctionType, MethodType)
     owner = function.__self__ if is_method else None
     is_outside = is_method and (observer.is_outer(function) or observer.is_outer(owner))
-    if type(owner) is random.Random and is_outside and function.__name__ in _DRAWN:
+    if is_outside and type(owner) in _DRAWN and function.__name__ in _DRAWN[type(owner)]:
         return functools.partial(_draw, observer, owner, function.__name__, site)
     return None
 
@@ -227,25 +249,53 @@ def _look_at_clock(observer: Observer, clock: Callable[[], Any], site: Site, /, 
 _clocks: dict[Any, Asked] = {}
 
 
-def _draw(observer: Observer, owner: random.Random, name: str, site: Site, /, *args: Any) -> Any:
-    source, ask = _sources.of(owner), functools.partial(_called, name, args)
-    plain = all(type(x) in NUMBERS and not observer.numbers.has(x) for x in args)
+def _draw(observer: Observer, owner: Any, name: str, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    words, varies = (
+        f"calls `{name}` of a {type(owner).__name__}",
+        observer.numbers.has((args, (*kwargs.values(),))),
+    )
+    for value in (*args, *kwargs.values()) if not varies else ():
+        observer.consume(value, site, words)
+    # What it draws from is kept, and not the list, which somebody may change.
+    args = tuple([tuple(x) if type(x) in (list, range) else x for x in args])
+    named = tuple(sorted(kwargs.items()))
+    source, ask = _sources.of(owner), functools.partial(_called, name, args, named)
     if source is None:
-        observer.open(f"calls `{name}` of a Random", site)
+        observer.open(words, site)
         return ask(owner)
     found = source.taken(ask)
-    if not plain or _hindered(observer) or type(found) not in NUMBERS:
-        observer.open(f"calls `{name}` of a Random", site)
+    plain = is_plain((args, named)) and not varies
+    if not plain or _hindered(observer) or not _can_be_drawn(found):
+        observer.open(words, site)
         return found
     observer.does("draws a number of Python's", site)
-    keys = map(plain_key, args)
-    symbol = source.symbol(_question(observer, source), ask, type(found), f"`random.{name}()`", name, *keys)
-    _ask(observer, symbol, source)
-    return observer.numbers.stand_for(symbol, found)
+    key = name, plain_key(args), plain_key(named)
+    symbol = source.symbol(_question(observer, source), ask, type(found), f"`random.{name}()`", *key)
+    if type(found) in NUMBERS:
+        _ask(observer, symbol, source)
+        return observer.numbers.stand_for(symbol, found)
+    _ask(observer, symbol, source, functools.partial(_is_drawn_like, _kind_of_draw(found)))
+    if type(found) is np.ndarray:
+        return observer.arrays.follow(observer.adopt(found), symbol)
+    parts = [computed(_leaf(place), (symbol,), type(x)) for place, x in enumerate(found)]
+    return observer.local([observer.numbers.stand_for(p, x) for p, x in zip(parts, found, strict=True)])
 
 
-def _called(name: str, args: tuple[Any, ...], owner: Any) -> Any:
-    return getattr(owner, name)(*args)
+def _called(name: str, args: tuple[Any, ...], named: tuple[tuple[str, Any], ...], owner: Any) -> Any:
+    return getattr(owner, name)(*args, **dict(named))
+
+
+def _can_be_drawn(found: Any) -> bool:
+    """Whether a draw is a number, an array, or a list of numbers."""
+    return is_numbers(found) or all(type(x) in NUMBERS for x in (found if type(found) is list else [found]))
+
+
+def _kind_of_draw(found: Any) -> Any:
+    return array_key(found) if type(found) is np.ndarray else [*map(type, found)]
+
+
+def _is_drawn_like(kind: Any, found: Any) -> bool:
+    return (type(found) in (np.ndarray, list)) and _kind_of_draw(found) == kind
 
 
 # ---------------------------------------------------------------------------------- items

@@ -466,6 +466,8 @@ def _is_there(observer: Observer, value: Any, owner: Any, name: str, site: Site)
     found = lookup(owner, name)
     if (owner, name) in observer.stores or found.where not in ("instance", "module"):
         return False
+    if ("attribute", id(owner), name) in observer.numbers.sources:
+        return False  # nobody guards that it is this number
     both_plain = is_plain(value) and is_plain(found.raw) and not observer.numbers.has(value)
     # As after `self.items += [...]`, which has told by itself that the list grows.
     same = found.raw is value and (observer.is_tensor(value) or type(value) in (list, deque))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -323,3 +324,37 @@ def test_a_class_that_gets_a_descriptor_later_is_noticed() -> None:
     kind.last = property(lambda self: 0, lambda self, value: calls.append(value))
     step(fg.ones(2))
     assert calls == [1]
+
+
+# Set to what is there already, in the run that is recorded.
+
+SETS: dict[str, Callable[[Any, int], Any]] = {
+    "a constant": lambda owner, i: 1, "a float": lambda owner, i: 1.0,
+    "of an argument": lambda owner, i: i % 2,
+    "computed": lambda owner, i: int(math.exp(-abs(i % 3))), "the least": lambda owner, i: min(owner.k, 1),
+    "itself": lambda owner, i: owner.k, "a truth": lambda owner, i: True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("owner", [SimpleNamespace, nn.Module])
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("name", SETS)
+def test_attributes_that_hold_by_chance_what_they_are_set_to(name: str, reads: bool, owner: Any) -> None:
+    def made() -> tuple[Callable[[Any, int], Any], Any]:
+        world = owner()
+        world.k = 2
+
+        def step(x: fg.Tensor, i: int) -> Any:
+            y = x * world.k if reads else x + 1
+            world.k = SETS[name](world, i)
+            return y.sum()
+
+        return step, world
+
+    (eager, theirs), (step, ours) = made(), made()
+    jitted = fg.jit(step)
+    for i, before in enumerate([2, 3, 4, 1, 1, 1, 5, 0, 1, 7, 1, 2, 0, 3]):
+        theirs.k = ours.k = before
+        x = fg.full((2,), 0.5)
+        assert jitted(x, i).item() == eager(x, i).item()
+        assert (type(ours.k), ours.k) == (type(theirs.k), theirs.k), (i, before)

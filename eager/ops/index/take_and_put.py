@@ -13,6 +13,7 @@ from fusegrad.eager.core.memory_order import Order, as_operands
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.stable_order import stable_order
 
 
 def checked(index: np.ndarray, size: int, dim: int, least: int | None = None) -> np.ndarray:
@@ -99,7 +100,7 @@ def _add_slices(result: np.ndarray, value: np.ndarray, index: np.ndarray, dim: i
     if not value.size:
         return
     place = index.reshape(-1) % result.shape[dim]
-    order = np.argsort(place, kind="stable")
+    order = stable_order(place.astype(np.int32) if result.shape[dim] <= 1 << 31 else place)
     ordered = place[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     slices = value.reshape(*result.shape[:dim], place.size, *result.shape[dim + 1 :])

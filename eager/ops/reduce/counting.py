@@ -22,6 +22,7 @@ from fusegrad.eager.ops.pointwise.declare_pointwise import number, unknown
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 from fusegrad.eager.ops.sized import bind_sized
+from fusegrad.eager.ops.stable_order import stable_order
 
 _INT64 = np.dtype(np.int64)
 _LARGEST = int(np.iinfo(np.int64).max)
@@ -45,7 +46,7 @@ def _flat(rows: np.ndarray) -> np.ndarray:
 def _ordered(rows: np.ndarray) -> np.ndarray:
     """The stable lexicographic order of `rows` [count, ...]."""
     if rows.ndim == 1:
-        return np.argsort(rows, kind="stable")
+        return stable_order(rows)
     columns = _flat(rows).T
     return np.lexsort(columns[::-1]) if len(columns) else np.arange(len(rows))
 

@@ -19,6 +19,7 @@ from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce.reduction import check_extreme, largest, smallest
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
+from fusegrad.eager.ops.stable_order import is_quick, stable_order
 
 _INT64 = np.dtype(np.int64)
 
@@ -35,7 +36,7 @@ def _pick(
 ) -> Callable[..., Any]:
     """Declare an op that gives values and their indices along `dim`, and its runner.
 
-    places: `places(x, dim=..., **params)` gives the indices.
+    places: `places(x, dim, **params)` gives the indices.
     count: how many of them along `dim`; None for one, which cannot be found among no elements.
     """
     kind = return_type(name, ("values", "indices"))
@@ -46,7 +47,7 @@ def _pick(
 
     def evaluate(x: np.ndarray, dim: int, keepdim: bool, **params: Any) -> tuple[np.ndarray, np.ndarray]:
         check(x.shape, dim)
-        indices = places(x, dim=dim, **params).astype(np.int64, copy=False)
+        indices = places(x, dim, **params).astype(np.int64, copy=False)
         values = np.take_along_axis(x, indices, dim)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
@@ -80,28 +81,20 @@ def _pick(
     return run
 
 
-def _sorted(x: np.ndarray, dim: int, descending: bool = False) -> np.ndarray:
-    """Stable order; NaN counts as the largest."""
-    if not descending:
-        return np.argsort(x, axis=dim, kind="stable")
-    backwards = np.argsort(np.flip(x, dim), axis=dim, kind="stable")
-    return np.ascontiguousarray(np.flip(x.shape[dim] - 1 - backwards, dim))
-
-
 def _topmost(x: np.ndarray, dim: int, k: int, largest: bool) -> np.ndarray:
     n = x.shape[dim]
-    if k * 8 > n or n < 1024:
-        return np.take(_sorted(x, dim, largest), np.arange(k), axis=dim)
+    if is_quick(x.dtype) or k * 8 > n or n < 1024:
+        return stable_order(x, dim, largest, 0, k)
     # Few of many: only these are put in order.
     parted = np.argpartition(x, n - k if largest else k, axis=dim)
     chosen = np.take(parted, np.arange(n - k, n) if largest else np.arange(k), axis=dim)
     chosen.sort(axis=dim)
-    inner = _sorted(np.take_along_axis(x, chosen, dim), dim, largest)
+    inner = stable_order(np.take_along_axis(x, chosen, dim), dim, largest)
     return np.take_along_axis(chosen, inner, dim)
 
 
 def _kth(x: np.ndarray, dim: int, k: int) -> np.ndarray:
-    return np.take(_sorted(x, dim), [k - 1], axis=dim)
+    return stable_order(x, dim, False, k - 1, k)
 
 
 def _middle(x: np.ndarray, dim: int) -> np.ndarray:
@@ -115,12 +108,12 @@ def _middle(x: np.ndarray, dim: int) -> np.ndarray:
 def _middle_of_numbers(x: np.ndarray, dim: int) -> np.ndarray:
     """The lower median of what is not NaN."""
     numbers = np.sum(~np.isnan(x), axis=dim, keepdims=True)
-    return np.take_along_axis(_sorted(x, dim), np.maximum(numbers - 1, 0) // 2, dim)
+    return np.take_along_axis(stable_order(x, dim), np.maximum(numbers - 1, 0) // 2, dim)
 
 
 def _most_frequent(x: np.ndarray, dim: int) -> np.ndarray:
     """The last index of the most frequent value, of the smallest among equally frequent ones."""
-    order = np.moveaxis(_sorted(x, dim), dim, -1)
+    order = np.moveaxis(stable_order(x, dim), dim, -1)
     values = np.take_along_axis(np.moveaxis(x, dim, -1), order, -1)
     positions = np.arange(x.shape[dim])
     starts = np.concatenate([np.ones_like(values[..., :1], bool), values[..., 1:] != values[..., :-1]], -1)
@@ -135,7 +128,7 @@ _median_dim = _pick("median", _middle, grad_number=1)
 _nanmedian_dim = _pick("nanmedian", _middle_of_numbers, grad_number=1)
 _kthvalue = _pick("kthvalue", _kth)
 _mode = _pick("mode", _most_frequent)
-_sort = _pick("sort", _sorted, lambda size, descending: size, order=as_first)
+_sort = _pick("sort", stable_order, lambda size, descending: size, order=as_first)
 _topk = _pick("topk", _topmost, lambda size, k, largest: k)
 
 

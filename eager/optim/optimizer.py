@@ -250,7 +250,12 @@ class Optimizer:
             options = {k: v for k, v in group.items() if k != "params"}
             groups.append({**options, "params": [numbers[id(p)] for p in group["params"]]})
         # State of parameters that were taken out of the groups has no number.
-        state = {numbers[id(p)]: kept for p, kept in self.state.items() if id(p) in numbers}
+        # What a program, or a hook, keeps under other keys is written as it is.
+        state: dict[Any, Any] = {
+            numbers[id(p)] if isinstance(p, Tensor) else p: kept
+            for p, kept in self.state.items()
+            if id(p) in numbers or not isinstance(p, Tensor)
+        }
         result = {"state": state, "param_groups": groups}
         for hook in tuple(self.__dict__["_state_dict_post_hooks"].values()):
             replaced = hook(self, result)
@@ -278,10 +283,13 @@ class Optimizer:
                     f"optimizer's group ({len(other['params'])} parameters, here {len(group['params'])})",
                 )
             by_number |= dict(zip(other["params"], group["params"], strict=True))
-        kept = {
-            by_number[number]: {k: _taken_over(v, by_number[number], k) for k, v in entries.items()}
-            for number, entries in state_dict["state"].items()
-        }
+        kept: dict[Any, Any] = {}
+        for number, entries in state_dict["state"].items():
+            parameter = by_number.get(number)
+            if parameter is None:
+                kept[number] = deepcopy(entries)
+            else:
+                kept[parameter] = {k: _taken_over(v, parameter, k) for k, v in entries.items()}
         groups = []
         for group, other in zip(self.param_groups, loaded, strict=True):
             names = {"param_names": group["param_names"]} if "param_names" in group else {}

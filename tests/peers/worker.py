@@ -116,10 +116,10 @@ def _allow_empty_lists() -> None:
             kind._parametrize_test = functools.partialmethod(_of_some, values)
 
 
-def _of_some(self: Any, values: str, *args: Any) -> Iterator[Any]:
+def _of_some(self: Any, values: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
     known = list(getattr(self, values))
     setattr(self, values, known)
-    return self.of_any(*args) if known else iter(())
+    return self.of_any(*args, **kwargs) if known else iter(())
 
 
 def _run_statement(statement: ast.stmt, namespace: dict[str, Any], path: str) -> None:

@@ -14,7 +14,17 @@ from fusegrad.torch.supplied.jit import ScriptModule as ScriptModule
 from fusegrad.torch.supplied.library import ops as ops
 from fusegrad.torch.supplied.utils.dlpack import to_dlpack as to_dlpack
 
-__all__ = ["GradScaler", "ScriptModule", "from_file", "is_distributed", "is_storage", "ops", "to_dlpack"]
+__all__ = [
+    "GradScaler",
+    "ScriptModule",
+    "from_file",
+    "is_distributed",
+    "is_storage",
+    "ops",
+    "to_dlpack",
+    "view_as_complex_copy",
+    "view_as_real_copy",
+]
 
 
 def _assert(condition: Any, message: str) -> None:
@@ -93,6 +103,16 @@ def from_file(
     memory = UntypedStorage.from_file(filename, bool(shared), (size or 0) * kind.itemsize)
     made = fusegrad.from_numpy(memory._as_bytes()).view(kind)
     return made.requires_grad_() if options.get("requires_grad") else made
+
+
+def view_as_real_copy(input: Tensor) -> Tensor:
+    """`view_as_real`, copied. Source: `torch.view_as_real_copy`."""
+    return fusegrad.view_as_real(input).clone()
+
+
+def view_as_complex_copy(input: Tensor) -> Tensor:
+    """`view_as_complex`, copied. Source: `torch.view_as_complex_copy`."""
+    return fusegrad.view_as_complex(input).clone()
 
 
 def is_storage(obj: Any) -> bool:

@@ -377,3 +377,15 @@ def test_parameters_and_vectors():
     fg.nn.utils.vector_to_parameters(fg.arange(8.0), layer.parameters())
     assert layer.weight.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] and layer.bias.tolist() == [6.0, 7.0]
     refused(TypeError, "expected torch.Tensor", lambda: fg.nn.utils.vector_to_parameters([1], []))
+
+
+def test_state_under_other_keys_than_parameters_is_kept():
+    for T in (fg, torch):
+        x = T.ones(2, requires_grad=True)
+        optimizer = T.optim.SGD([x], lr=0.1, momentum=0.9)
+        optimizer.state["note"] = {"of": "a program"}
+        found = optimizer.state_dict()
+        assert found["state"]["note"] == {"of": "a program"}
+        other = T.optim.SGD([T.ones(2, requires_grad=True)], lr=0.1)
+        other.load_state_dict(found)
+        assert other.state["note"] == {"of": "a program"}

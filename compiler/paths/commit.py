@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -84,17 +84,20 @@ class Commit:
         for tensor in tensors:
             if tensor is None or not tensor.array.flags.writeable:
                 return None
-        is_apart = self._is_apart(leaves) and self._is_apart_from_arrays(tensors, leaves)
+        is_apart = self._is_apart(leaves, tensors) and self._is_apart_from_arrays(tensors, leaves)
         return tensors if is_apart else None  # type: ignore[return-value]
 
-    def _is_apart(self, leaves: Sequence[Any]) -> bool:
-        """Whether nothing overlaps: looked at where a tensor has another array than when last nothing did."""
+    def _is_apart(self, leaves: Sequence[Any], written: Sequence[Any]) -> bool:
+        """Whether nothing overlaps with what is written: looked at where a tensor has another array than when
+        last nothing did.
+        """
         seen, bounds, seen_others = self._apart
+        targets = {bounds_of(tensor.array) for tensor in written}
         captured = [None if (t := reference()) is None else t.array for reference in self._references]
         if not _same(captured, seen):
             arrays = [a for c in self.path.captured.values() if (a := c.array()) is not None]
             bounds, seen_others = sorted(bounds_of(a) for a in arrays if a.size), []
-            if not _apart(bounds):
+            if not _apart(bounds, targets):
                 return False
             seen = [weakref.ref(a) for a in arrays]
         others = [leaves[i].array for i in self._arguments]
@@ -103,7 +106,7 @@ class Commit:
             if array is not None:
                 others.append(array)
         if not _same(others, seen_others):
-            if not _apart([*bounds, *map(bounds_of, others)]):
+            if not _apart([*bounds, *map(bounds_of, others)], targets):
                 return False
             seen_others = [weakref.ref(a) for a in others]
         self._apart = _Apart(seen, bounds, seen_others)
@@ -113,7 +116,7 @@ class Commit:
         """Whether no tensor has the memory of an array that the call reads; these may overlap each other."""
         arrays = [place.find(leaves) for place in self.arrays]
         written = [bounds_of(tensor.array) for tensor in tensors]
-        return all(_apart([bounds, bounds_of(array)]) for bounds in written for array in arrays)
+        return all(_apart([bounds, bounds_of(array)], {bounds}) for bounds in written for array in arrays)
 
     def begin(self, tensors: Sequence[Tensor]) -> None:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
@@ -173,6 +176,8 @@ def set_attribute(owner: Callable[[], Any], name: Any, value: Any) -> None:
     held = owner()
     if isinstance(held, ParameterGroup) or type(held) in (dict, list):
         held[name] = value
+    elif isinstance(held, type) and vars(held).get(name) is value:
+        return  # as it is where a setting held for a `with`; a class that changes has calls look again
     elif held is not None:
         setattr(held, name, value)
 
@@ -261,12 +266,14 @@ def _copying(types: Sequence[TensorType]) -> Program:
     return Program(graph, into=dict(zip(copies, targets, strict=True))).finish()
 
 
-def _apart(bounds: list[tuple[int, int]]) -> bool:
-    """Whether no two of these stretches of memory overlap."""
-    ordered: Iterator[tuple[int, int]] = iter(sorted(b for b in bounds if b[1] > b[0]))
-    reach = -1
-    for start, end in ordered:
-        if start < reach:
+def _apart(bounds: list[tuple[int, int]], written: Collection[tuple[int, int]]) -> bool:
+    """Whether no stretch of memory that is written overlaps with another one; those that are read may."""
+    reach = reach_of_written = -1
+    for start, end in sorted(b for b in bounds if b[1] > b[0]):
+        is_written = (start, end) in written
+        if start < (reach if is_written else reach_of_written):
             return False
-        reach = end
+        reach = max(reach, end)
+        if is_written:
+            reach_of_written = end
     return True

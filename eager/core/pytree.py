@@ -81,27 +81,68 @@ def contents(value: Any) -> list[Any]:
     return list(value) if names is None else [getattr(value, name) for name in names]
 
 
-def flatten(value: Any, leaves: list[Any], ours: bool = True) -> Structure:
+def is_its_attributes(value: Any) -> bool:
+    """Whether an object is nothing but an instance of a class in Python with attributes in a dict."""
+    kind = type(value)
+    if is_container(value) or kind.__basicsize__ != _Plain.__basicsize__ or kind.__itemsize__:
+        return False
+    if type(attributes_of(value)) is not dict or hasattr(kind, "__del__"):
+        return False
+    return not any("__slots__" in vars(base) and vars(base)["__slots__"] for base in kind.__mro__)
+
+
+def attributes_of(value: Any) -> Any:
+    """What an object has in its dict, whatever its class says of that."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+
+
+class _Plain:
+    pass
+
+
+def flatten(
+    value: Any, leaves: list[Any], ours: bool = True, objects: Callable[[Any], bool] | None = None
+) -> Structure:
     """Append the leaves of `value` to `leaves` and give its structure.
 
-    ours: whether objects of ours that hold tensors are taken apart. Raises ValueError for a container that
-    contains itself.
+    ours: whether objects of ours that hold tensors are taken apart. objects: which of those that are nothing
+    but their attributes are taken apart as well. Raises ValueError for a container that contains itself.
     """
-    return _flatten(value, leaves, ours, ())
+    return _flatten(value, leaves, ours, objects, ())
 
 
-def _flatten(value: Any, leaves: list[Any], ours: bool, outer: tuple[int, ...]) -> Structure:
+def _flatten(
+    value: Any,
+    leaves: list[Any],
+    ours: bool,
+    objects: Callable[[Any], bool] | None,
+    outer: tuple[int, ...],
+) -> Structure:
     kind = type(value)
-    if not is_container(value) or (kind in _PARTS and not ours):
+    is_object = objects is not None and not is_container(value) and objects(value)
+    if not (is_object or is_container(value)) or (kind in _PARTS and not ours):
         leaves.append(value)
         return _LEAF
     if id(value) in outer:
         raise ValueError("a container that contains itself")
     outer += (id(value),)
-    parts = [_flatten(v, leaves, ours, outer) for v in contents(value)]
-    if kind in (dict, OrderedDict):
+    held = list(attributes_of(value).values()) if is_object else contents(value)
+    parts = [_flatten(v, leaves, ours, objects, outer) for v in held]
+    if is_object:
+        own = tuple(attributes_of(value))
+        tag: Hashable = own
+
+        def build(values: list[Any]) -> Any:
+            made = object.__new__(kind)
+            attributes_of(made).update(zip(own, values, strict=True))
+            return made
+
+    elif kind in (dict, OrderedDict):
         keys = list(value)
-        tag: Hashable = tuple((type(k), repr(k) if isinstance(k, float) else k) for k in keys)
+        tag = tuple((type(k), repr(k) if isinstance(k, float) else k) for k in keys)
 
         def build(values: list[Any]) -> Any:
             return kind(zip(keys, values, strict=True))

@@ -15,7 +15,7 @@ import numpy as np
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.families import is_dense, layout_of
 from fusegrad.eager.core.handlers import in_charge
-from fusegrad.eager.core.pytree import contents, flatten, is_container
+from fusegrad.eager.core.pytree import attributes_of, contents, flatten, is_container
 from fusegrad.eager.core.state import modes, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.aliases import aliased, sharing
@@ -29,12 +29,12 @@ from fusegrad.tracer.ir.graph import Graph, Value, ancestors
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.arrays.into_tensors import ArrayInput, made_of
 from fusegrad.tracer.observe.hosts import Place
-from fusegrad.tracer.observe.lookup import type_lookup
+from fusegrad.tracer.observe.lookup import is_remade, type_lookup
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.python import context_variables, contexts
 from fusegrad.tracer.observe.stores import Grown, Stored
 from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing, Holding, parts
-from fusegrad.tracer.observe.values import hold, is_plain
+from fusegrad.tracer.observe.values import hold, is_plain, plain_key
 from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.twin.sites import Site
@@ -177,7 +177,7 @@ def _finish(
             )
     found: list[Any] = []
     try:
-        structure = flatten(result, found)
+        structure = flatten(result, found, objects=functools.partial(_is_made, observer))
     except ValueError as error:
         reasons.append(Reason(f"returns {error}", "", 0))
         found = []
@@ -260,14 +260,26 @@ def _attribute(
 ) -> Attribute:
     """What a replay sets an attribute to; `found` gets its leaves, and `shown` its containers."""
     value, before = stored.value(), len(found)
+    if stored.before is not None and _counts_on(stored.owner, stored.before.raw, value):
+        reasons.append(Reason(f"sets `{stored.name}` of a class to another number", "", 0))
     reasons += _containers(value, observer, shown)
     try:
-        structure = flatten(value, found)
+        structure = flatten(value, found, objects=functools.partial(_is_made, observer))
     except ValueError as error:
         reasons.append(Reason(f"sets `{stored.name}` to {error}", "", 0))
         del found[before:]
         structure = flatten((), found)
     return Attribute(hold(stored.owner), stored.name, structure, len(found) - before)
+
+
+def _is_made(observer: Observer, value: Any) -> bool:
+    """Whether a value is an object that the run has made, and a replay makes again."""
+    return observer.status(value) == "local" and is_remade(value)
+
+
+def _counts_on(owner: Any, before: Any, value: Any) -> bool:
+    """Whether a class has another number than before, as those have that count: each would be a program."""
+    return isinstance(owner, type) and type(value) in (int, float) and plain_key(before) != plain_key(value)
 
 
 def _items(
@@ -277,7 +289,7 @@ def _items(
     before = len(found)
     reasons += (reason for item in grown.added for reason in _containers(item, observer, shown))
     try:
-        structure = flatten(tuple(grown.added), found)
+        structure = flatten(tuple(grown.added), found, objects=functools.partial(_is_made, observer))
     except ValueError as error:
         reasons.append(Reason(f"appends {error} to a list", "", 0))
         del found[before:]
@@ -442,7 +454,8 @@ def _written_arrays(recorder: Recorder, observer: Observer) -> Iterator[Reason]:
 
 def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:
     """Containers in the result that a replay could not make afresh: found outside, or met twice."""
-    if not is_container(result):
+    is_object = _is_made(observer, result)
+    if not (is_object or is_container(result)):
         return
     if type(result) is not tuple:
         if observer.status(result) != "local":
@@ -452,5 +465,5 @@ def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Rea
     if id(result) in seen:
         return
     seen.add(id(result))
-    for item in contents(result):
+    for item in attributes_of(result).values() if is_object else contents(result):
         yield from _containers(item, observer, seen)

@@ -402,7 +402,8 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
         (functools.partial(setattr, owner) if method is None else method)(name, value)
         return
     # As configurations are filled in: from then on it is there.
-    fills = is_plain(value) and value is not None and own_of(name, owner) is None
+    own = vars(owner).get(name) if isinstance(owner, type) else own_of(name, owner)
+    fills = is_plain(value) and value is not None and own is None
     if not _is_local_store(observer, owner, name, "__setattr__", site, "once" if fills else ""):
         setattr(owner, name, value)
         return

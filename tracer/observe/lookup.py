@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.public import home
+from fusegrad.eager.core.pytree import is_its_attributes
 
 
 class _Missing:
@@ -299,6 +300,28 @@ def is_schedule_class(kind: type) -> bool:
     """Whether a class is one of our learning rate schedules, and not derived from one by a user."""
     module = home(kind)
     return module is not None and module.startswith("fusegrad.eager.optim.schedules.")
+
+
+def is_remade(value: Any) -> bool:
+    """Whether a replay can make an object again that a run has made, of its class and its attributes: of a
+    user's class, or one of our distributions. Layers have tables of what they hold.
+    """
+    if not is_its_attributes(value):
+        return False
+    kind, ours = type(value), sys.modules.get("fusegrad.eager.distributions.distribution")
+    of_users = home(kind) is None and not issubclass(kind, nn_module_class() or ())
+    return of_users or (ours is not None and issubclass(kind, vars(ours)["Distribution"]))
+
+
+def sets_flag(owner: Any, name: str, value: Any) -> bool:
+    """Whether a class of a user's has a plain value of its own under a name, and gets another one."""
+    of_users = home(owner) is None and not name.startswith("__")
+    as_type_does = type_lookup(type(owner), "__setattr__") is vars(type)["__setattr__"]
+    are_flags = all(x is None or type(x) in _FLAGS for x in (value, vars(owner).get(name, MISSING)))
+    return of_users and as_type_does and are_flags and type_lookup(type(owner), name) is MISSING
+
+
+_FLAGS = (bool, str, int, float)
 
 
 def kind_of_attribute(owner: Any, name: str) -> Store:

@@ -18,7 +18,7 @@ from fusegrad.tracer.observe.arrays.into_tensors import brought
 from fusegrad.tracer.observe.arrays.known import any_symbol
 from fusegrad.tracer.observe.lookup import ITERATORS, MISSING, VIEWS, flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
-from fusegrad.tracer.observe.python import containers, identities, metaclasses
+from fusegrad.tracer.observe.python import containers, identities, metaclasses, own_operators
 from fusegrad.tracer.observe.reads import GetterRead
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain, plain_key
 from fusegrad.tracer.twin.sites import Site
@@ -46,6 +46,9 @@ _MUTABLE = (list, dict, set, deque)
 
 def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, site: Site) -> Any:
     """An operator on operands that are guarded first. Raises what the operator raises."""
+    own = own_operators.apply(observer, function, symbol, operands, site, truth)
+    if own is not MISSING:
+        return own
     if any(map(observer.is_tensor, operands)):
         operands = arrays.plain(observer, operands, site)
     found = numbers.on_symbols(observer, function, symbol, operands)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fusegrad.eager.core.pytree import contents, is_container
+from fusegrad.eager.core.pytree import attributes_of, contents, is_container
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.conditions import Called, Held, Place
@@ -34,10 +34,12 @@ from fusegrad.tracer.observe.lookup import (
     Store,
     instance_dict,
     is_data_descriptor,
+    is_remade,
     kind_of_attribute,
     lookup,
     nn_module_class,
     sets_as_objects_do,
+    sets_flag,
     type_lookup,
 )
 from fusegrad.tracer.observe.numbers import Taken
@@ -245,13 +247,15 @@ def late(observer: Observer, owner: Any, part: Callable[[Any], Place], value: An
 
 
 def own(owner: Any, name: Any = None) -> Any:
-    """An object's own attributes, by their names; the items of a dict or a list; what a cell holds; the
-    buffers of a module, where `name` is that of one.
+    """An object's or a class's own attributes, by their names; the items of a dict or a list; what a cell
+    holds; the buffers of a module, where `name` is that of one.
     """
     if type(owner) is CellType:
         return {name: owner.cell_contents}
     if type(owner) in (dict, list) or purity.is_group_class(type(owner)):
         return owner
+    if isinstance(owner, type):
+        return vars(owner)
     namespace = instance_dict(owner) or {}
     is_buffer = type(name) is str and kind_of_attribute(owner, name) is Store.BUFFER
     return namespace["_buffers"] if is_buffer else namespace
@@ -424,7 +428,8 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     place, kind = kind_of_attribute(owner, name), type(owner)
     # Rounds of loops hand on what lies in an object's own dict.
     is_buffer = place is Store.BUFFER and type(value) is purity.tensor_class() and not observer.loops.rolling
-    if not (place is Store.OWN or is_buffer) or not can_be_left(observer, value, owner):
+    is_flag = place is Store.CLASS and not observer.loops.rolling and sets_flag(owner, name, value)
+    if not (place is Store.OWN or is_buffer or is_flag) or not can_be_left(observer, value, owner):
         return False
     for about in (name, "__setattr__"):
         observer.read_class(kind, about, type_lookup(kind, about), site)
@@ -489,5 +494,7 @@ def can_be_left(observer: Observer, value: Any, owner: Any) -> bool:
         return type(value) is purity.tensor_class() or found
     if is_plain(value) or observer.numbers.of(value) is not None:
         return True
+    if observer.status(value) == "local" and is_remade(value):
+        return all(can_be_left(observer, held, value) for held in attributes_of(value).values())
     items = value.values() if type(value) is dict else value
     return type(value) in (tuple, list, dict) and all(can_be_left(observer, v, owner) for v in items)

@@ -171,7 +171,7 @@ class Deferred(Interpreter, Waits):
         """A backward runs at once: it writes gradients and calls hooks."""
         self.settle()
 
-    def effect(self, reason: str) -> None:
+    def effect(self, reason: str, kind: str = "") -> None:
         """Memory, gradients or modes are going to change: what waits comes first."""
         self.settle()
 

@@ -36,15 +36,21 @@ def refuse_beside(tensor: Any, name: str) -> None:
 
 
 class RemovableHandle:
-    """Takes a hook away again: `handle.remove()`, or at the end of a `with`."""
+    """Takes a hook away again: `handle.remove()`, or at the end of a `with`.
+
+    Without a hook whoever made the handle puts it under the handle's `id`, and more about it into what
+    `extra_dict` is, a dict or a list of such, as with `torch.utils.hooks.RemovableHandle`.
+    """
 
     _next = 0
 
-    def __init__(self, hooks: Hooks, hook: Callable[..., Any]) -> None:
+    def __init__(self, hooks: Hooks, hook: Any = None, *, extra_dict: Any = None) -> None:
         self._hooks = hooks
         self.id = RemovableHandle._next
         RemovableHandle._next += 1
-        hooks[self.id] = hook
+        self._extra = [extra_dict] if isinstance(extra_dict, dict) else extra_dict or []
+        if hook is not None:
+            hooks[self.id] = hook
 
     def hooks_dict_ref(self) -> Hooks:
         """The hooks among which this one is."""
@@ -52,7 +58,8 @@ class RemovableHandle:
 
     def remove(self) -> None:
         """Remove the hook; removing it again does nothing."""
-        self._hooks.pop(self.id, None)
+        for place in (self._hooks, *self._extra):
+            place.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self

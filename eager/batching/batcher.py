@@ -351,7 +351,7 @@ class Batcher(Interpreter, Waits):
         if self.parks is not None:
             self._touched.read(tensor.array, self.example)
 
-    def effect(self, reason: str) -> None:
+    def effect(self, reason: str, kind: str = "") -> None:
         self.await_values(f"the program {reason}")
         self.settle()
         self._note_reads()

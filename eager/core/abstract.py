@@ -53,7 +53,7 @@ class AbstractInterpreter(Interpreter):
                 f"a rule asked for the value ({door}) of a tensor of which only the type is known"
             )
 
-    def effect(self, reason: str) -> None:
+    def effect(self, reason: str, kind: str = "") -> None:
         raise RuntimeError(f"a rule that is evaluated on types alone {reason}")
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:

@@ -39,8 +39,8 @@ class Interpreter:
     def leave(self, tensor: Any, door: str, value: Any) -> None:
         """A tensor's `value` reaches Python through `door` ("bool", "item", "repr", ...)."""
 
-    def effect(self, reason: str) -> None:
-        """The engine does something that a replay could not repeat."""
+    def effect(self, reason: str, kind: str = "") -> None:
+        """The engine does something that a replay could not repeat; kind: "once" if it is not done again."""
 
     def replaces_data(self, tensor: Any, value: Any) -> None:
         """`tensor` is about to get the memory of `value`."""

@@ -54,6 +54,21 @@ from fusegrad.eager.nn.dropout import (
     Dropout3d,
     FeatureAlphaDropout,
 )
+from fusegrad.eager.nn.lazy_layers import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from fusegrad.eager.nn.linear import (
     Bilinear,
     Embedding,
@@ -103,6 +118,7 @@ from fusegrad.eager.nn.normalization import (
     LocalResponseNorm,
     RMSNorm,
 )
+from fusegrad.eager.nn.parameter import UninitializedBuffer, UninitializedParameter
 from fusegrad.eager.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,

@@ -26,20 +26,13 @@ class RemovableHandle(tensor_hooks.RemovableHandle):
         prepend: bool = False,
         options: tuple[dict[int, Any], ...] = (),
     ) -> None:
-        self._options = options
         others = dict(hooks) if prepend else {}
         if prepend:
             hooks.clear()
-        super().__init__(hooks, hook)
+        super().__init__(hooks, hook, extra_dict=options)
         hooks.update(others)
         for place in options:
             place[self.id] = True
-
-    def remove(self) -> None:
-        """Remove the hook; removing it again does nothing."""
-        super().remove()
-        for place in self._options:
-            place.pop(self.id, None)
 
 
 HOOKS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +16,18 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import CPU, device, made_on, on_cpu, place_of
 from fusegrad.eager.core.places.meta import NO_DATA
+from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.overrides.protocol import answers, disabled
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
 
 
 def _sharing(cls: type[Tensor], data: Any) -> Any:
@@ -178,3 +187,142 @@ class Moved:
         """On the CPU. Raises NotImplementedError for meta tensors."""
         self._move(CPU)  # not by `to`, which may be a user's that calls this
         return self
+
+
+# Parameters and buffers of which nobody knows the shape yet: a layer learns it from its first input.
+
+
+class _NoElements:
+    """What such a tensor has for an array: whoever asks it for more than its dtype is refused."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    def __getattr__(self, name: str) -> Any:
+        raise failure(
+            ValueError,
+            "Attempted to use an uninitialized parameter. This error happens when you are using a "
+            "`LazyModule` or explicitly manipulating `torch.nn.parameter.UninitializedParameter` objects. "
+            "When using LazyModules Call `forward` with a dummy batch to initialize the parameters before "
+            "calling torch functions",
+        )
+
+
+class UninitializedTensorMixin:
+    """What both have. Source: `torch.nn.parameter.UninitializedTensorMixin`."""
+
+    __slots__ = ()
+    cls_to_become: Any
+    array: Any
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become a parameter, or a tensor, of a shape, whose values are still to be drawn."""
+        if state.interpreter is not None:
+            state.interpreter.effect("gives a parameter its shape", "once")
+        kind = dtypes.as_dtype(self.array.dtype if dtype is None else dtype)
+        with made_on(place_of("cpu" if device is None else device)):
+            self.array = ops.empty(tuple(shape), dtype=kind).array
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        raise failure(
+            RuntimeError,
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call "
+            "`forward` to initialize the parameters before accessing their attributes.",
+        )
+
+    @property
+    def data(self) -> Any:
+        return self
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self.array = value.array
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """One of another dtype, which is all that there is to convert."""
+        like = wrap(np.zeros((), self.array.dtype)).to(*args, **kwargs)
+        kind: Any = type(self)
+        return kind(dtype=like.dtype)
+
+    def cpu(self) -> Any:
+        """It is there already."""
+        return self
+
+    half, float, double = (
+        partialmethod(to, dtypes.float16),
+        partialmethod(to, dtypes.float32),
+        partialmethod(to, dtypes.float64),
+    )
+    char, short = partialmethod(to, dtypes.int8), partialmethod(to, dtypes.int16)
+    int, long = partialmethod(to, dtypes.int32), partialmethod(to, dtypes.int64)
+
+    def share_memory_(self) -> Any:
+        """Raises RuntimeError: there is none."""
+        raise failure(
+            RuntimeError,
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the "
+            "parameters before calling `module.share_memory()`.",
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.requires_grad,)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+        copied = memo[id(self)] = type(self)(self.requires_grad, None, dtypes.as_dtype(self.array.dtype))  # type: ignore
+        return copied
+
+
+def _without_elements(tensor: Any, dtype: Any, requires_grad: bool) -> Any:
+    tensor.requires_grad_(requires_grad)
+    tensor.array = _NoElements((dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)).numpy)
+    return tensor
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+    """A parameter without a shape, until `materialize(shape)`.
+
+    Source: `torch.nn.parameter.UninitializedParameter`.
+
+    >>> import fusegrad as fg
+    >>> weight = fg.nn.parameter.UninitializedParameter()
+    >>> weight.materialize((2, 3))
+    >>> type(weight).__name__, weight.shape
+    ('Parameter', torch.Size([2, 3]))
+    """
+
+    __slots__ = ()
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return _without_elements(Parameter.__new__(cls), dtype, requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
+    """A buffer without a shape, until `materialize(shape)`.
+
+    Source: `torch.nn.parameter.UninitializedBuffer`.
+    """
+
+    __slots__ = ()
+    cls_to_become = Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> Any:
+        tensor: Any = wrap(np.zeros(0, np.float32))
+        tensor.__class__ = cls
+        tensor.persistent = persistent
+        return _without_elements(tensor, dtype, requires_grad)
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether a parameter or buffer has no shape yet. Source: `torch.nn.parameter.is_lazy`."""
+    return isinstance(param, UninitializedTensorMixin)

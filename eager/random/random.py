@@ -51,7 +51,7 @@ def _normal_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Genera
         return (parts[0] + 1j * parts[1]).astype(dtype.numpy, copy=False)
     count = math.prod(shape)
     words = count + count % 2 if dtype is dtypes.float64 else -(-count // 2)
-    return normal_from(generator.words(words), dtype.numpy)[:count].reshape(shape)
+    return normal_from(generator.words(words), dtype.numpy, count).reshape(shape)
 
 
 _REAL_OF = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}

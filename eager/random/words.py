@@ -15,8 +15,8 @@ def uniform_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return exact.astype(dtype, copy=False)
 
 
-def normal_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Box-Muller: uniform numbers k and k + n/2 make numbers k (cosine) and k + n/2 (sine).
+def normal_from(words: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
+    """Box-Muller: uniform numbers k and k + n/2 make numbers k (cosine) and k + n/2 (sine), so many of them.
 
     Those of float64 are of a word each, and all is float64. Those of other dtypes are of half a word each:
     the radius, which makes the tails, is float64, the angle float32, whose cosine NumPy has in vectors.
@@ -30,4 +30,5 @@ def normal_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     angle = (2.0 * math.pi) * uniform[half:]
     if dtype != np.float64:
         radius, angle = radius.astype(np.float32), angle.astype(np.float32)
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)]).astype(dtype, copy=False)
+    parts = radius * np.cos(angle), (radius * np.sin(angle))[: count - half]
+    return np.concatenate(parts).astype(dtype, copy=False)  # in memory of this size

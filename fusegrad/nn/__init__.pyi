@@ -35,6 +35,12 @@ from fusegrad.eager.nn.dropout import (
     Dropout3d as Dropout3d,
     FeatureAlphaDropout as FeatureAlphaDropout,
 )
+from fusegrad.eager.nn.lazy_layers import (
+    LazyLinear as LazyLinear,
+    _LazyConv as _LazyConv,
+    _LazyConvTranspose as _LazyConvTranspose,
+    _LazyNormBase as _LazyNormBase,
+)
 from fusegrad.eager.nn.linear import (
     Bilinear as Bilinear,
     Embedding as Embedding,
@@ -64,7 +70,12 @@ from fusegrad.eager.nn.normalization import (
     LocalResponseNorm as LocalResponseNorm,
     RMSNorm as RMSNorm,
 )
-from fusegrad.eager.nn.parameter import Buffer as Buffer, Parameter as Parameter
+from fusegrad.eager.nn.parameter import (
+    Buffer as Buffer,
+    Parameter as Parameter,
+    UninitializedBuffer as UninitializedBuffer,
+    UninitializedParameter as UninitializedParameter,
+)
 from fusegrad.eager.nn.pooling import (
     AdaptiveAvgPool1d as AdaptiveAvgPool1d,
     AdaptiveAvgPool2d as AdaptiveAvgPool2d,
@@ -231,6 +242,177 @@ class KLDivLoss(_Declared):
 
 class L1Loss(_Declared):
     def __init__(self, size_average: _Any = None, reduce: _Any = None, reduction: str = "mean") -> None: ...
+
+class LazyBatchNorm1d(_LazyNormBase):
+    def __init__(
+        self,
+        eps: _Any = 1e-05,
+        momentum: _Any = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: _Any = None,
+        dtype: _Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class LazyBatchNorm2d(_LazyNormBase):
+    def __init__(
+        self,
+        eps: _Any = 1e-05,
+        momentum: _Any = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: _Any = None,
+        dtype: _Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class LazyBatchNorm3d(_LazyNormBase):
+    def __init__(
+        self,
+        eps: _Any = 1e-05,
+        momentum: _Any = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: _Any = None,
+        dtype: _Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class LazyConv1d(_LazyConv):
+    def __init__(
+        self,
+        out_channels: _Any,
+        kernel_size: _Any,
+        stride: _Any = 1,
+        padding: _Any = 0,
+        dilation: _Any = 1,
+        groups: _Any = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: _Any = None,
+        dtype: _Any = None,
+    ) -> None: ...
+
+class LazyConv2d(_LazyConv):
+    def __init__(
+        self,
+        out_channels: _Any,
+        kernel_size: _Any,
+        stride: _Any = 1,
+        padding: _Any = 0,
+        dilation: _Any = 1,
+        groups: _Any = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: _Any = None,
+        dtype: _Any = None,
+    ) -> None: ...
+
+class LazyConv3d(_LazyConv):
+    def __init__(
+        self,
+        out_channels: _Any,
+        kernel_size: _Any,
+        stride: _Any = 1,
+        padding: _Any = 0,
+        dilation: _Any = 1,
+        groups: _Any = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: _Any = None,
+        dtype: _Any = None,
+    ) -> None: ...
+
+class LazyConvTranspose1d(_LazyConvTranspose):
+    def __init__(
+        self,
+        out_channels: _Any,
+        kernel_size: _Any,
+        stride: _Any = 1,
+        padding: _Any = 0,
+        output_padding: _Any = 0,
+        groups: _Any = 1,
+        bias: bool = True,
+        dilation: _Any = 1,
+        padding_mode: str = "zeros",
+        device: _Any = None,
+        dtype: _Any = None,
+    ) -> None: ...
+
+class LazyConvTranspose2d(_LazyConvTranspose):
+    def __init__(
+        self,
+        out_channels: _Any,
+        kernel_size: _Any,
+        stride: _Any = 1,
+        padding: _Any = 0,
+        output_padding: _Any = 0,
+        groups: _Any = 1,
+        bias: bool = True,
+        dilation: _Any = 1,
+        padding_mode: str = "zeros",
+        device: _Any = None,
+        dtype: _Any = None,
+    ) -> None: ...
+
+class LazyConvTranspose3d(_LazyConvTranspose):
+    def __init__(
+        self,
+        out_channels: _Any,
+        kernel_size: _Any,
+        stride: _Any = 1,
+        padding: _Any = 0,
+        output_padding: _Any = 0,
+        groups: _Any = 1,
+        bias: bool = True,
+        dilation: _Any = 1,
+        padding_mode: str = "zeros",
+        device: _Any = None,
+        dtype: _Any = None,
+    ) -> None: ...
+
+class LazyInstanceNorm1d(_LazyNormBase):
+    def __init__(
+        self,
+        eps: _Any = 1e-05,
+        momentum: _Any = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: _Any = None,
+        dtype: _Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class LazyInstanceNorm2d(_LazyNormBase):
+    def __init__(
+        self,
+        eps: _Any = 1e-05,
+        momentum: _Any = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: _Any = None,
+        dtype: _Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class LazyInstanceNorm3d(_LazyNormBase):
+    def __init__(
+        self,
+        eps: _Any = 1e-05,
+        momentum: _Any = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: _Any = None,
+        dtype: _Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
 
 class LeakyReLU(_Declared):
     def __init__(self, negative_slope: _Any = 0.01, inplace: bool = False) -> None: ...

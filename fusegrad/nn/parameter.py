@@ -1,4 +1,6 @@
 """Parameters and buffers, as `torch.nn.parameter`."""
 
+from fusegrad.eager.core.public import gather
 from fusegrad.eager.nn.parameter import *
-from fusegrad.eager.nn.parameter import __all__ as __all__
+
+__all__ = gather("fusegrad.nn.parameter", globals())

@@ -62,6 +62,8 @@ class Face(ModuleType):
             # Found once, it stands there, as in a module that was imported: reads of it cost nothing.
             super().__setattr__(name, value)
             return value
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in sys.stdlib_module_names:
+            return value  # torch's modules have what they import as well
         if isinstance(value, ModuleType) or finder.knows(full):
             return importlib.import_module(full)
         elsewhere = surface.names(self.__name__).get(name) if finder.derived else None

@@ -20,6 +20,7 @@ from fusegrad.eager.core.memory_order import Order, has_channels_last
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import checked_count, unequal
+from fusegrad.eager.core.stand_in import plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.ops.create import creation
@@ -102,7 +103,7 @@ def _joined(tensors: Sequence[Tensor], dim: int) -> Tensor:
 def _grown(arrays: Sequence[np.ndarray], dim: int) -> Iterator[np.ndarray]:
     """Arrays with a dimension put in."""
     index = (*[slice(None)] * dim, None)
-    return (x[index] for x in arrays)
+    return (plain(x)[index] for x in arrays)
 
 
 def _stack_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:

@@ -2,6 +2,12 @@
 
 from fusegrad.eager.core.public import gather
 from fusegrad.eager.distributed.sync_batch_norm import SyncBatchNorm
+from fusegrad.eager.nn.lazy_layers import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    _LazyNormBase as _LazyNormBase,
+)
 from fusegrad.eager.nn.normalization import (
     BatchNorm1d,
     BatchNorm2d,

@@ -11,5 +11,14 @@ from fusegrad.eager.nn.convolution import (
     _ConvNd as _ConvNd,
     _ConvTransposeNd as _ConvTransposeNd,
 )
+from fusegrad.eager.nn.lazy_layers import (
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    _LazyConvXdMixin as _LazyConvXdMixin,
+)
 
 __all__ = gather("fusegrad.nn.modules.conv", globals())

@@ -10,11 +10,13 @@ import fusegrad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.devices.amp import GradScaler as GradScaler
 from fusegrad.torch.supplied.foreach import FOREACH
+from fusegrad.torch.supplied.futures import Future as Future
 from fusegrad.torch.supplied.jit import ScriptModule as ScriptModule
 from fusegrad.torch.supplied.library import ops as ops
 from fusegrad.torch.supplied.utils.dlpack import to_dlpack as to_dlpack
 
 __all__ = [
+    "Future",
     "GradScaler",
     "ScriptModule",
     "from_file",

@@ -96,6 +96,8 @@ LINES = [
     "x[T.tensor([0, 1])]",
     "x.nonzero()",
     "copy.deepcopy(x)",
+    "T.stack([T.empty(2, 3, 4, device='meta')] * 2, 1)",
+    "T.stack([T.empty(2, 3, 4, 5, device='meta')] * 2)",
     "pickle.loads(pickle.dumps(x))",
     "T.where(x > 0, x, 0.0)",
     "T.equal(x, x)",

@@ -11,6 +11,7 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.batches import rules
 from fusegrad.eager.ops.overrides.protocol import disabled, nobody_is_asked
+from fusegrad.torch.supplied.futures import Future as Future
 
 _TensorMeta = type(Tensor)
 TensorType = type(Tensor)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
+import functools as functools
 import inspect
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -24,6 +26,16 @@ __all__ = ["TraceError", "Tracer", "symbolic_trace", "wrap"]
 # Functions that are a step each where they are called with values: the names in a module's globals.
 _WRAPPED: dict[tuple[int, str], dict[str, Any]] = {}
 _TRACING: list[bool] = []
+_orig_module_call, _orig_module_getattr = Module.__call__, Module.__getattr__
+
+
+class ScriptObject:
+    """What nothing is: an object of a scripted class. Source: `torch.ScriptObject`."""
+
+
+def compatibility(is_backward_compatible: bool) -> Callable[[Any], Any]:
+    """A decorator that leaves things as they are. Source: `torch.fx._compatibility.compatibility`."""
+    return lambda function: function
 
 
 def is_fx_tracing() -> bool:
@@ -64,7 +76,7 @@ class Tracer(TracerBase):
         autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:
-        self._wrapped_functions = {
+        self._autowrap_function_ids = {
             id(f): f
             for module in autowrap_modules
             for name, f in vars(module).items()
@@ -206,6 +218,13 @@ class Tracer(TracerBase):
         args += [*kwargs.values(), *stars]
         return _without_stars(inspect.unwrap(function), len(args)), args, {}
 
+    def create_args_for_root(
+        self, root_fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
+    ) -> tuple[Callable[..., Any], list[Any]]:
+        """A function of positional arguments, and what stands for each of these."""
+        call, args, kwargs = self._arguments(root_fn, is_module, concrete_args or {})
+        return (partial(call, **kwargs) if kwargs else call), args
+
     def _known(self, parameter: inspect.Parameter, known: dict[str, Any]) -> Any:
         """A value that the graph is written for; the graph says so if it is given another."""
         value = known[parameter.name]
@@ -255,30 +274,58 @@ class Tracer(TracerBase):
     @contextlib.contextmanager
     def _followed_functions(self, function: Any) -> Iterator[None]:
         """Functions that are a step each say so while the tracer is at work."""
-        undo: list[tuple[dict[str, Any], str, Any]] = []
-
-        def put(place: dict[str, Any], name: str, original: Any) -> None:
-            undo.append((place, name, place.get(name, _NOTHING)))
-            place[name] = _as_a_step(original)
-
-        for (_, name), place in _WRAPPED.items():
-            original = place.get(name, getattr(builtins, name, None))
-            if original is not None:
-                put(place, name, original)
-        globals_of = getattr(inspect.unwrap(function), "__globals__", {})
-        places = [globals_of, *(vars(module) for module in self._autowrap_search)]
-        for place in places:
-            for name, value in list(place.items()):
-                if id(value) in self._wrapped_functions and not name.startswith("__"):
-                    put(place, name, value)
-        try:
+        with _Patcher() as patcher:
+            _patch_wrapped_functions(patcher)
+            globals_of = getattr(inspect.unwrap(function), "__globals__", {})
+            for place in (globals_of, *(vars(module) for module in self._autowrap_search)):
+                _autowrap_check(patcher, place, self._autowrap_function_ids)
             yield
-        finally:
-            for place, name, before in reversed(undo):
-                if before is _NOTHING:
-                    del place[name]
-                else:
-                    place[name] = before
+
+
+class _Patcher:
+    """Puts things in the places of others for a `with`: functions in modules, methods of classes."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], Any]] = []
+
+    def patch(self, frame_dict: dict[str, Any], name: str, new_fn: Any, deduplicate: bool = True) -> None:
+        """Put something into a dict."""
+        before = frame_dict.get(name, _NOTHING)
+        self._undo.append(
+            partial(frame_dict.pop, name)
+            if before is _NOTHING
+            else partial(frame_dict.__setitem__, name, before)
+        )
+        frame_dict[name] = new_fn
+
+    def patch_method(self, cls: Any, name: str, new_fn: Any, deduplicate: bool = True) -> None:
+        """Put a method onto a class."""
+        own = vars(cls).get(name, _NOTHING)
+        undo = partial(delattr, cls, name) if own is _NOTHING else partial(setattr, cls, name, own)
+        self._undo.append(undo)
+        setattr(cls, name, new_fn)
+
+    def __enter__(self) -> _Patcher:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+
+def _patch_wrapped_functions(patcher: _Patcher) -> None:
+    """Have functions that `wrap` was told of be a step each."""
+    for (_, name), place in _WRAPPED.items():
+        original = place.get(name, getattr(builtins, name, None))
+        if original is not None:
+            patcher.patch(place, name, _as_a_step(original))
+
+
+def _autowrap_check(patcher: _Patcher, frame_dict: dict[str, Any], function_ids: Any) -> None:
+    """Have functions among these globals be a step each that a tracer was told of."""
+    for name, value in list(frame_dict.items()):
+        if id(value) in function_ids and not name.startswith("__"):
+            patcher.patch(frame_dict, name, _as_a_step(value))
 
 
 def _without_stars(function: Any, count: int) -> Callable[..., Any]:

@@ -151,13 +151,12 @@ class Graph:
         self._len -= 1
         to_erase._take((), {})
 
-    @contextlib.contextmanager
-    def _writing(self, insert: Callable[[Node], None]) -> Iterator[None]:
-        before, self._insert = self._insert, insert
-        try:
-            yield
-        finally:
-            self._insert = before
+    def _writing(self, insert: Callable[[Node], None]) -> Any:
+        """Put steps elsewhere from now on; the context is left for where they were put before."""
+        context = contextlib.ExitStack()
+        context.callback(setattr, self, "_insert", self._insert)
+        self._insert = insert
+        return context
 
     def inserting_before(self, n: Node | None = None) -> Any:
         """A context in which steps are put before this one."""

@@ -11,6 +11,7 @@ import fusegrad as fg
 from fusegrad.eager.nn.containers import ScriptModule as ScriptModule
 from fusegrad.eager.nn.module import Module
 from fusegrad.torch.stand_ins import decline
+from fusegrad.torch.supplied.futures import Future as Future
 
 Final = typing.Final
 
@@ -94,8 +95,6 @@ def isinstance_(obj: Any, target_type: Any) -> bool:
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The result of a call, at once, to be waited for. Source: `torch.jit.fork`."""
-    from fusegrad.torch.supplied.futures import Future
-
     future: Future = Future()
     future.set_result(func(*args, **kwargs))
     return future

@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from fusegrad.eager.nn.hooks import RemovableHandle as RemovableHandle
+from fusegrad.eager.autograd.hooks import RemovableHandle as RemovableHandle
 
 __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 

@@ -1,6 +1,8 @@
 """The libraries' own tests, as they come with their sources: those that pass with PyTorch, with fusegrad.
 
-At most 300 of a library, drawn by a seed, of those that take no longer than ten seconds of a processor.
+At most 300 of a library, drawn by a seed, of those that take no longer than ten seconds of a processor. Where
+what is published has no tests, a checkout goes where the source is looked for before it is downloaded:
+build/libraries/sources/PACKAGE/PACKAGE-RELEASE.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +26,7 @@ MOST, SEED = 300, 20261129
 SECONDS = 10
 SOURCES = venvs.FOLDER / "sources"
 TESTS = Path(__file__).parents[1]
+JUDGED: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("judged.toml").read_text())
 WHOLE = 1500  # seconds for all of them, one way
 
 
@@ -63,11 +67,13 @@ def run(package: str, most: int = MOST, whole: int = WHOLE) -> dict[str, Any]:
     drawn = _run(package, "torch", {"draw": most, "seed": SEED, "seconds": SECONDS}, whole)
     passed = [told["test"] for told in drawn if told["outcome"] == "passed"]
     ours = _run(package, "fusegrad", {"tests": passed, "seconds": 6 * SECONDS}, whole)
-    return {"torch": drawn, "fusegrad": ours, "passed": passed}
+    return {"torch": drawn, "fusegrad": ours, "passed": passed, "source": source(package).name}
 
 
 def _run(package: str, way: str, asked: dict[str, Any], whole: int) -> list[dict[str, str]]:
     folder, (name, where) = source(package), with_tests()[package]
+    if "tests" in asked:  # the others need not even be imported
+        where = sorted({test.partition("::")[0] for test in asked["tests"]})
     with tempfile.TemporaryDirectory() as place:
         results = Path(place) / "results"
         (Path(place) / "asked.json").write_text(json.dumps({**asked, "results": str(results)}))
@@ -85,6 +91,7 @@ def _run(package: str, way: str, asked: dict[str, Any], whole: int) -> list[dict
         ]
         quiet = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "CI": "1"}
         told = {"PYTHONPATH": os.pathsep.join(path), "RECORDED": str(Path(place) / "asked.json")}
+        told |= venvs.LIBRARIES[name].get("environment", {})
         with (venvs.FOLDER / f"{package}.tests.{way}.log").open("w") as log:
             try:
                 subprocess.run(
@@ -116,21 +123,24 @@ def table(found: dict[str, dict[str, Any]]) -> Iterator[str]:
         passed = set(told["passed"])
         good = [t for t in told["fusegrad"] if t["outcome"] == "passed" and t["test"] in passed]
         share = f"{len(good)} ({len(good) / max(len(passed), 1):.0%})"
-        yield f"| {name} | {len(told['torch'])} | {len(passed)} | {share} | {reasons(told)} |"
+        counts = f"{len(told['torch'])} | {len(passed)} | {share}"
+        yield f"| {told.get('source', name)} | {counts} | {reasons(name, told)} |"
 
 
-def reasons(told: dict[str, Any], most: int = 6) -> str:
+def reasons(package: str, told: dict[str, Any], most: int = 6) -> str:
     """What stood in the way most often, how often."""
-    errors = [t["error"] for t in told["fusegrad"] if t["outcome"] != "passed"]
     missing = len(told["passed"]) - len(told["fusegrad"])
-    kinds = Counter(map(kind, errors))
+    kinds = Counter(kind(package, t) for t in told["fusegrad"] if t["outcome"] != "passed")
     kinds.update({"was not reached": missing} if missing else {})
     return "; ".join(f"{count} {text}" for text, count in kinds.most_common(most))
 
 
-def kind(error: str) -> str:
-    """An error without the numbers in it."""
-    text = re.sub(r"-?\d+(\.\d+)?(e[-+]\d+)?", "n", error).replace("|", "\\|").replace("<", "&lt;")
+def kind(package: str, told: dict[str, str]) -> str:
+    """What somebody has found behind a failure; else the error without the numbers in it."""
+    known = JUDGED.get(package, {})
+    if judged := next((known[part] for part in known if part in told["test"]), ""):
+        return judged
+    text = re.sub(r"-?\d+(\.\d+)?(e[-+]\d+)?", "n", told["error"]).replace("|", "\\|").replace("<", "&lt;")
     return text[:90] or "skipped, or no error"
 
 

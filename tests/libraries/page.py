@@ -94,9 +94,10 @@ def summary(rows: Sequence[Row]) -> str:
 TESTS = f"""
 ## Their own tests
 
-`python -m libraries --tests`: at most {own_tests.MOST} tests of a package's source, drawn by a seed; those
-that pass with PyTorch, within {own_tests.SECONDS} seconds of a processor, are run by
-`python -m fusegrad.torch -m pytest`.
+`python -m libraries --tests`: at most {own_tests.MOST} tests of a package's source, drawn by a seed, or as
+many as `--most` says and are reached within `--seconds`; those that pass with PyTorch, within
+{own_tests.SECONDS} seconds of a processor, are run by `python -m fusegrad.torch -m pytest`. What needs what
+fusegrad declines counts as failed.
 """
 
 

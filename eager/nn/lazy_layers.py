@@ -224,7 +224,7 @@ class _LazyNormBase(LazyModuleMixin):
         if track_running_stats:
             self.running_mean: Any = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var: Any = UninitializedBuffer(device=device, dtype=dtype)
-            self.num_batches_tracked = creation.zeros((), dtype="int64")
+            self.num_batches_tracked = creation.zeros((), dtype="int64", device=device)
 
     def reset_parameters(self) -> None:
         """Weight 1, bias 0, and the running statistics at their start, once there are any."""

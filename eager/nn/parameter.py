@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partialmethod
 from typing import Any, Self
 
@@ -193,12 +194,12 @@ class Moved:
 
 
 class _NoElements:
-    """What such a tensor has for an array: whoever asks it for more than its dtype is refused."""
+    """What such a tensor has for an array: who asks for more than its dtype and its device is refused."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("dtype", "place")
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: Any, place: Any) -> None:
+        self.dtype, self.place = dtype, place
 
     def __getattr__(self, name: str) -> Any:
         raise failure(
@@ -222,9 +223,13 @@ class UninitializedTensorMixin:
         if state.interpreter is not None:
             state.interpreter.effect("gives a parameter its shape", "once")
         kind = dtypes.as_dtype(self.array.dtype if dtype is None else dtype)
-        with made_on(place_of("cpu" if device is None else device)):
+        with made_on(self.array.place if device is None else place_of(device)):
             self.array = ops.empty(tuple(shape), dtype=kind).array
         self.__class__ = self.cls_to_become
+
+    @property
+    def is_meta(self) -> bool:
+        return bool(self.array.place.type == "meta")
 
     @property
     def shape(self) -> Any:
@@ -247,7 +252,7 @@ class UninitializedTensorMixin:
         """One of another dtype, which is all that there is to convert."""
         like = wrap(np.zeros((), self.array.dtype)).to(*args, **kwargs)
         kind: Any = type(self)
-        return kind(dtype=like.dtype)
+        return kind(self.requires_grad, self.array.place, like.dtype)  # type: ignore[attr-defined]
 
     def cpu(self) -> Any:
         """It is there already."""
@@ -276,13 +281,17 @@ class UninitializedTensorMixin:
         return type(self), (self.requires_grad,)  # type: ignore[attr-defined]
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        copied = memo[id(self)] = type(self)(self.requires_grad, None, dtypes.as_dtype(self.array.dtype))  # type: ignore
+        kind: Any = type(self)
+        given = self.requires_grad, self.array.place, dtypes.as_dtype(self.array.dtype)  # type: ignore[attr-defined]
+        copied = memo[id(self)] = kind(*given)
         return copied
 
 
-def _without_elements(tensor: Any, dtype: Any, requires_grad: bool) -> Any:
+def _without_elements(tensor: Any, dtype: Any, requires_grad: bool, device: Any) -> Any:
+    with nullcontext() if device is None else made_on(place_of(device)):
+        like = ops.empty(0, dtype=dtype)
     tensor.requires_grad_(requires_grad)
-    tensor.array = _NoElements((dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)).numpy)
+    tensor.array = _NoElements(like.dtype.numpy, like.device)
     return tensor
 
 
@@ -302,7 +311,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
     cls_to_become = Parameter
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
-        return _without_elements(Parameter.__new__(cls), dtype, requires_grad)
+        return _without_elements(Parameter.__new__(cls), dtype, requires_grad, device)
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
@@ -320,7 +329,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
         tensor: Any = wrap(np.zeros(0, np.float32))
         tensor.__class__ = cls
         tensor.persistent = persistent
-        return _without_elements(tensor, dtype, requires_grad)
+        return _without_elements(tensor, dtype, requires_grad, device)
 
 
 def is_lazy(param: Any) -> bool:

@@ -82,6 +82,17 @@ CALLS = {
     "LSTM": lambda **o: nn.LSTM(1, 1, **o),
     "LSTMCell": lambda **o: nn.LSTMCell(1, 1, **o),
     "LinearCrossEntropyLoss": lambda **o: nn.LinearCrossEntropyLoss(2, 3, **o),
+    **{
+        f"Lazy{kind}": lambda kind=kind, count=count, **o: getattr(nn, f"Lazy{kind}")(*[1] * count, **o)
+        for count, kinds in (
+            (2, [f"Conv{way}{d}d" for way in ("", "Transpose") for d in (1, 2, 3)]),
+            (1, ["Linear"]),
+            (0, [f"{norm}Norm{d}d" for norm in ("Batch", "Instance") for d in (1, 2, 3)]),
+        )
+        for kind in kinds
+    },
+    "UninitializedBuffer": lambda **o: nn.UninitializedBuffer(**o),
+    "UninitializedParameter": lambda **o: nn.UninitializedParameter(**o),
     "LayerNorm": lambda **o: nn.LayerNorm(2, **o),
     "Linear": lambda **o: nn.Linear(1, 1, **o),
     "MultiheadAttention": lambda **o: nn.MultiheadAttention(2, 1, **o),

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.places.device import on_its_device
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.nn import convolution, linear, normalization
 from fusegrad.eager.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
@@ -204,6 +205,7 @@ class _LazyConvTranspose(_LazyConvXdMixin):
 class _LazyNormBase(LazyModuleMixin):
     num_features: int
 
+    @on_its_device
     def __init__(
         self,
         eps: float = 1e-5,
@@ -224,7 +226,7 @@ class _LazyNormBase(LazyModuleMixin):
         if track_running_stats:
             self.running_mean: Any = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var: Any = UninitializedBuffer(device=device, dtype=dtype)
-            self.num_batches_tracked = creation.zeros((), dtype="int64", device=device)
+            self.num_batches_tracked = creation.zeros((), dtype="int64")
 
     def reset_parameters(self) -> None:
         """Weight 1, bias 0, and the running statistics at their start, once there are any."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partialmethod
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.memory_order import LAST
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.places.device import CPU, device, made_on, on_cpu, place_of
+from fusegrad.eager.core.places.device import CPU, device, made_on, on_cpu, on_its_device, place_of
 from fusegrad.eager.core.places.meta import NO_DATA
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -287,9 +286,8 @@ class UninitializedTensorMixin:
         return copied
 
 
-def _without_elements(tensor: Any, dtype: Any, requires_grad: bool, device: Any) -> Any:
-    with nullcontext() if device is None else made_on(place_of(device)):
-        like = ops.empty(0, dtype=dtype)
+def _without_elements(tensor: Any, dtype: Any, requires_grad: bool) -> Any:
+    like = ops.empty(0, dtype=dtype)
     tensor.requires_grad_(requires_grad)
     tensor.array = _NoElements(like.dtype.numpy, like.device)
     return tensor
@@ -310,8 +308,9 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
     __slots__ = ()
     cls_to_become = Parameter
 
+    @on_its_device
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
-        return _without_elements(Parameter.__new__(cls), dtype, requires_grad, device)
+        return _without_elements(Parameter.__new__(cls), dtype, requires_grad)
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
@@ -323,13 +322,14 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
     __slots__ = ()
     cls_to_become = Tensor
 
+    @on_its_device
     def __new__(
         cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
     ) -> Any:
         tensor: Any = wrap(np.zeros(0, np.float32))
         tensor.__class__ = cls
         tensor.persistent = persistent
-        return _without_elements(tensor, dtype, requires_grad, device)
+        return _without_elements(tensor, dtype, requires_grad)
 
 
 def is_lazy(param: Any) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-# Below so many numbers, putting them together takes longer than it saves (a third of 512, half of 64).
+# Below so many numbers putting them together takes longer than it saves: 9 us for 64 of them in place of 3,
+# but 22 for 64 rows of 64 in place of 44.
 _FEW = 512
 _LARGEST = np.int32(np.iinfo(np.int32).max)
 

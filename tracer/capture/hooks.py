@@ -10,7 +10,7 @@ from typing import Any
 
 from fusegrad.tracer.observe import attributes, calls, numbers, operations, purity, subscripts, variables
 from fusegrad.tracer.observe.observer import active
-from fusegrad.tracer.observe.python import contexts, identities, imports
+from fusegrad.tracer.observe.python import contexts, identities, imports, patterns
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.unfailing import part, whole
@@ -115,7 +115,7 @@ class Hooks:
         else:
             subscripts.delete_item(observer, owner, key, self.sites[site])
 
-    slice, isinstance = builtins.slice, builtins.isinstance
+    slice = builtins.slice
 
     # Calls.
 
@@ -204,6 +204,30 @@ class Hooks:
         """What a tuple target takes apart."""
         observer = active()
         return value if observer is None else operations.unpacked(observer, pattern, self.sites[site], value)
+
+    # Patterns of match statements.
+
+    def parts_of_sequence(
+        self, value: Any, before: int, after: int | None, unpacks: bool, site: int
+    ) -> tuple[Any, ...] | None:
+        """``case [..., *_, ...]``"""
+        return patterns.parts_of_sequence(active(), value, before, after, unpacks, self.sites[site])
+
+    def item_of_sequence(self, value: Any, place: int, site: int) -> Any:
+        """One of those, where what is between is not asked for"""
+        return patterns.item_of_sequence(active(), value, place, self.sites[site])
+
+    def parts_of_mapping(
+        self, value: Any, keys: tuple[Any, ...], rest: bool, site: int
+    ) -> tuple[Any, ...] | None:
+        """``case {key: ..., **_}``"""
+        return patterns.parts_of_mapping(active(), value, keys, rest, self.sites[site])
+
+    def parts_of_object(
+        self, value: Any, kind: Any, count: int, names: tuple[str, ...], site: int
+    ) -> tuple[Any, ...] | None:
+        """``case kind(..., name=...)``"""
+        return patterns.parts_of_object(active(), value, kind, count, names, self.sites[site])
 
     # New objects.
 

@@ -8,7 +8,7 @@ import ast
 from typing import Any
 
 from fusegrad.tracer.twin.collected_lists import Joined, joined_list
-from fusegrad.tracer.twin.matches import IsInstance
+from fusegrad.tracer.twin.matches import TakenApart
 from fusegrad.tracer.twin.scopes import Scope, comprehension_scope, function_scope
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -342,11 +342,8 @@ class Expressions:
         spec = "" if node.format_spec is None else self.expression(node.format_spec)
         return self.hook("formatted", node.value, self.expression(node.value), node.conversion, spec)
 
-    def visit_IsInstance(self, node: IsInstance) -> ast.expr:
-        function = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr="isinstance", ctx=ast.Load())
-        callee = self.hook("callee", node, self.at(node, function))
-        args = self.expressions([node.value, node.kind])
-        return self.at(node, ast.Call(func=callee, args=args, keywords=[]))
+    def visit_TakenApart(self, node: TakenApart) -> ast.expr:
+        return self.hook(node.hook, node, *self.expressions(node.arguments))
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set) -> ast.expr:
         if isinstance(node, ast.Tuple) and all(isinstance(e, ast.Constant) for e in node.elts):

@@ -1,30 +1,33 @@
 """Match statements: a function goes in; one comes out that tests one condition after the other.
 
-match x:                          if isinstance(x, Operator): ...
-    case Operator(): ...    ->    elif (n := x, ) and n is not None: ...
+match x:                          if (parts := taken_apart(x)) is not None and isinstance(parts[0], A): ...
+    case [A(), y]: ...      ->    elif (n := x, ) and n is not None: ...
     case n if n is not None: ...
 
-Patterns that take their subject apart stay, and are refused later.
+As in CPython, variables are assigned once all of a pattern fits, and before its guard is asked.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
+from typing import TypeVar
 
 from fusegrad.tracer.twin.source import FunctionNode
 
+Node = TypeVar("Node", ast.stmt, ast.expr)
 
-class IsInstance(ast.expr):
-    """`isinstance(value, kind)`, whatever the program calls by that name."""
 
-    _fields = ("value", "kind")
-    value: ast.expr
-    kind: ast.expr
+class TakenApart(ast.expr):
+    """The parts, as a tuple, that a hook finds in a subject; None if that is of another kind."""
+
+    _fields = ("hook", "arguments")
+    hook: str
+    arguments: list[ast.expr]
 
 
 def with_ifs(function: FunctionNode) -> FunctionNode:
-    """The function with conditions in place of match statements that look at their subject as a whole."""
+    """The function with conditions in place of match statements."""
     if not any(isinstance(node, ast.Match) for node in ast.walk(function)):
         return function
     made: FunctionNode = _Conditions().visit(copy.deepcopy(function))
@@ -33,64 +36,150 @@ def with_ifs(function: FunctionNode) -> FunctionNode:
 
 class _Conditions(ast.NodeTransformer):
     def __init__(self) -> None:
-        self.subjects = 0
+        self.names: list[str] = []
 
-    def visit_Match(self, node: ast.Match) -> ast.stmt | list[ast.stmt]:
+    def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         self.generic_visit(node)
-        parts = [part for case in node.cases for part in ast.walk(case.pattern)]
-        if not all(_is_whole(part) for part in parts if isinstance(part, ast.pattern)):
-            return node
-        self.subjects += 1
-        name = f"_fusegrad_subject_{self.subjects}"
-        subject = ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node.subject)
-        keep = _assigned(name, node.subject)
-        # What the variable holds would be taken for something that is still in use.
-        let_go = _assigned(name, ast.copy_location(ast.Constant(value=None), node.subject))
-        rest: list[ast.stmt] = [let_go]
-        for case in reversed(node.cases):
-            tests = _tests(case.pattern, subject) + ([] if case.guard is None else [case.guard])
-            rest = [ast.If(test=_all(tests), body=[let_go, *case.body], orelse=rest)]
-            rest = [ast.fix_missing_locations(ast.copy_location(made, case.pattern)) for made in rest]
-        return [keep, *rest]
+        before = len(self.names)
+        subject = self.new_name()
+        keep = ast.Assign(targets=[_stored(subject.id)], value=node.subject)
+        tests = []
+        for case in node.cases:
+            captured: dict[str, ast.Name] = {}
+            found = self.tests(case.pattern, subject, captured)
+            assigned = [_assigned(name, value) for name, value in captured.items()]
+            guard = [] if case.guard is None else [case.guard]
+            tests.append(_all([*found, *_together(assigned), *guard]))
+        # What these variables hold would be taken for something that is still in use.
+        used = [_stored(name) for name in self.names[before:]]
+        let_go: ast.stmt = _at(node.subject, ast.Assign(targets=used, value=ast.Constant(value=None)))
+        rest = [let_go]
+        for case, test in zip(reversed(node.cases), reversed(tests), strict=True):
+            rest = [_at(case.pattern, ast.If(test=test, body=[let_go, *case.body], orelse=rest))]
+        return [_at(node.subject, keep), *rest]
+
+    def tests(self, pattern: ast.pattern, subject: ast.Name, captured: dict[str, ast.Name]) -> list[ast.expr]:
+        """What must all be true, in this order. captured: gets the variables that the pattern names."""
+        found: list[ast.expr]
+        match pattern:
+            case ast.MatchValue(value=value):
+                found = [ast.Compare(left=subject, ops=[ast.Eq()], comparators=[value])]
+            case ast.MatchSingleton(value=value):
+                found = [ast.Compare(left=subject, ops=[ast.Is()], comparators=[ast.Constant(value=value)])]
+            case ast.MatchAs(pattern=inner, name=name):
+                found = [] if inner is None else self.tests(inner, subject, captured)
+                if name is not None:
+                    captured[name] = subject
+            case ast.MatchOr(patterns=patterns):
+                found = [ast.BoolOp(op=ast.Or(), values=self.ways(patterns, subject, captured))]
+            case ast.MatchSequence(patterns=patterns):
+                found = self.sequence(patterns, subject, captured)
+            case ast.MatchMapping(keys=keys, patterns=patterns, rest=rest):
+                wanted = ast.Tuple(elts=keys, ctx=ast.Load())
+                all_parts = [*patterns, ast.MatchAs(name=rest)]
+                constants = [wanted, ast.Constant(value=rest is not None)]
+                found = self.parts("parts_of_mapping", subject, constants, all_parts, captured)
+            case ast.MatchClass(cls=kind, patterns=first, kwd_attrs=names, kwd_patterns=by_name):
+                constants = [kind, ast.Constant(value=len(first)), ast.Constant(value=tuple(names))]
+                found = self.parts("parts_of_object", subject, constants, [*first, *by_name], captured)
+            case _:
+                raise AssertionError(pattern)
+        return [_at(pattern, test) for test in found]
+
+    def ways(
+        self, patterns: list[ast.pattern], subject: ast.Name, captured: dict[str, ast.Name]
+    ) -> list[ast.expr]:
+        """The ways to fit: what they name, which is the same in each, is kept in one place."""
+        kept: dict[str, ast.Name] = {}
+        found = []
+        for pattern in patterns:
+            of_way: dict[str, ast.Name] = {}
+            tests = self.tests(pattern, subject, of_way)
+            for name in of_way:
+                kept.setdefault(name, self.new_name())
+            assigned = [_assigned(kept[name].id, value) for name, value in of_way.items()]
+            found.append(_all([*tests, *_together(assigned)]))
+        captured |= kept
+        return found
+
+    def sequence(
+        self, patterns: list[ast.pattern], subject: ast.Name, captured: dict[str, ast.Name]
+    ) -> list[ast.expr]:
+        star = next((i for i, pattern in enumerate(patterns) if isinstance(pattern, ast.MatchStar)), None)
+        counts = (len(patterns), None) if star is None else (star, len(patterns) - star - 1)
+        # As CPython has it: all are unpacked, unless none is asked for, or nobody asks for those between.
+        unpacks = not all(map(_fits_all, patterns)) and (star is None or not _fits_all(patterns[star]))
+        constants: list[ast.expr] = [ast.Constant(value=value) for value in (*counts, unpacks)]
+        if unpacks:
+            return self.parts("parts_of_sequence", subject, constants, patterns, captured)
+        found = self.parts("parts_of_sequence", subject, constants, [], captured)
+        for place, pattern in enumerate(patterns):
+            from_start = star is None or place < star
+            item = TakenApart()
+            item.hook = "item_of_sequence"
+            item.arguments = [subject, ast.Constant(value=place if from_start else place - len(patterns))]
+            found += self.part(item, pattern, captured)
+        return found
+
+    def parts(
+        self,
+        hook: str,
+        subject: ast.Name,
+        constants: list[ast.expr],
+        patterns: list[ast.pattern],
+        captured: dict[str, ast.Name],
+    ) -> list[ast.expr]:
+        """That the hook finds parts, and that each fits its pattern."""
+        taken: ast.expr = TakenApart()
+        taken.hook, taken.arguments = hook, [subject, *constants]
+        every = subject
+        if not all(map(_fits_all, patterns)):
+            every = self.new_name()
+            taken = _assigned(every.id, taken)
+        none = ast.Constant(value=None)
+        found: list[ast.expr] = [ast.Compare(left=taken, ops=[ast.IsNot()], comparators=[none])]
+        for place, pattern in enumerate(patterns):
+            item = ast.Subscript(value=every, slice=ast.Constant(value=place), ctx=ast.Load())
+            found += self.part(item, pattern, captured)
+        return found
+
+    def part(self, value: ast.expr, pattern: ast.pattern, captured: dict[str, ast.Name]) -> list[ast.expr]:
+        """That one part fits its pattern."""
+        if _fits_all(pattern):
+            return []
+        part = self.new_name()
+        kept = _together([_assigned(part.id, value)])
+        if isinstance(pattern, ast.MatchStar):
+            pattern = ast.MatchAs(name=pattern.name)
+        return [*kept, *self.tests(pattern, part, captured)]
+
+    def new_name(self) -> ast.Name:
+        self.names.append(f"_fusegrad_subject_{len(self.names) + 1}")
+        return ast.Name(id=self.names[-1], ctx=ast.Load())
 
 
-def _is_whole(pattern: ast.pattern) -> bool:
-    """Whether a pattern does not take its subject apart."""
-    if isinstance(pattern, ast.MatchClass):
-        return not (pattern.patterns or pattern.kwd_patterns)
-    return isinstance(pattern, (ast.MatchValue, ast.MatchSingleton, ast.MatchAs, ast.MatchOr))
+def _fits_all(pattern: ast.pattern) -> bool:
+    """Whether it asks for nothing, and names nothing."""
+    return isinstance(pattern, (ast.MatchAs, ast.MatchStar)) and (
+        pattern.name is None and getattr(pattern, "pattern", None) is None
+    )
 
 
-def _assigned(name: str, value: ast.expr) -> ast.stmt:
-    target = ast.Name(id=name, ctx=ast.Store())
-    made = ast.copy_location(ast.Assign(targets=[target], value=value), value)
-    return ast.fix_missing_locations(made)
+def _stored(name: str) -> ast.Name:
+    return ast.Name(id=name, ctx=ast.Store())
 
 
-def _tests(pattern: ast.pattern, subject: ast.expr) -> list[ast.expr]:
-    """What must all be true, in this order; the last ones give names, and are."""
-    found: list[ast.expr]
-    match pattern:
-        case ast.MatchValue():
-            found = [ast.Compare(left=subject, ops=[ast.Eq()], comparators=[pattern.value])]
-        case ast.MatchSingleton():
-            constant = ast.Constant(value=pattern.value)
-            found = [ast.Compare(left=subject, ops=[ast.Is()], comparators=[constant])]
-        case ast.MatchClass():
-            test = IsInstance()
-            test.value, test.kind = subject, pattern.cls
-            found = [test]
-        case ast.MatchOr():
-            ways = [_all(_tests(one, subject)) for one in pattern.patterns]
-            found = [ast.BoolOp(op=ast.Or(), values=ways)]
-        case ast.MatchAs():
-            found = [] if pattern.pattern is None else _tests(pattern.pattern, subject)
-            if pattern.name is not None:
-                named = ast.NamedExpr(target=ast.Name(id=pattern.name, ctx=ast.Store()), value=subject)
-                found = [*found, ast.Tuple(elts=[named], ctx=ast.Load())]
-        case _:
-            raise AssertionError(pattern)
-    return [ast.fix_missing_locations(ast.copy_location(test, pattern)) for test in found]
+def _assigned(name: str, value: ast.expr) -> ast.expr:
+    return ast.NamedExpr(target=_stored(name), value=value)
+
+
+def _together(expressions: list[ast.expr]) -> list[ast.expr]:
+    """One that is true, once all are evaluated; none if there are none."""
+    return [ast.Tuple(elts=expressions, ctx=ast.Load())] if expressions else []
+
+
+def _at(origin: ast.AST, node: Node) -> Node:
+    return ast.fix_missing_locations(ast.copy_location(node, origin))
 
 
 def _all(tests: list[ast.expr]) -> ast.expr:

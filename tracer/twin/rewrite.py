@@ -342,7 +342,6 @@ class Rewriter(Assignments):
 _TOGETHER = frozenset({"enumerate", "zip", "reversed"})
 _WORDS: dict[type, str] = {
     ast.ClassDef: "a class definition",
-    ast.Match: "a match statement whose patterns take their subject apart",
     ast.AsyncFunctionDef: "an asynchronous function",
     ast.AsyncFor: "an asynchronous loop",
     ast.AsyncWith: "an asynchronous with",

@@ -109,9 +109,48 @@ def flatten(
     """Append the leaves of `value` to `leaves` and give its structure.
 
     ours: whether objects of ours that hold tensors are taken apart. objects: which of those that are nothing
-    but their attributes are taken apart as well. Raises ValueError for a container that contains itself.
+    but their attributes are taken apart as well; then what is met again is the same object in what is built,
+    too. Raises ValueError for a container that contains itself.
     """
-    return _flatten(value, leaves, ours, objects, ())
+    shared: dict[int, Structure | None] = {}
+    if objects is not None:
+        _find_shared(value, ours, objects, set(), shared)
+    found = _flatten(value, leaves, ours, objects, (), shared)
+    if not shared:
+        return found
+    return Structure(found.key, found.leaves, lambda source: found.build(_Remembering(source)))
+
+
+class MetAgain:
+    """In keys, what is met more than once: with its own key as a part where it is met first."""
+
+
+class _Remembering:
+    """Leaves to fill in, and what was built of them already that is met again."""
+
+    def __init__(self, source: Iterator[Any]):
+        self.source, self.built = source, dict[int, Any]()
+
+    def __iter__(self) -> _Remembering:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.source)
+
+
+def _find_shared(
+    value: Any, ours: bool, objects: Callable[[Any], bool], met: set[int], shared: dict[int, Any]
+) -> None:
+    """Give a place in `shared` to each container that is met more than once."""
+    is_object = not is_container(value) and objects(value)
+    if not (is_object or is_container(value)) or (type(value) in _PARTS and not ours):
+        return
+    if id(value) in met:
+        shared[id(value)] = None
+        return
+    met.add(id(value))
+    for held in attributes_of(value).values() if is_object else contents(value):
+        _find_shared(held, ours, objects, met, shared)
 
 
 def _flatten(
@@ -120,6 +159,7 @@ def _flatten(
     ours: bool,
     objects: Callable[[Any], bool] | None,
     outer: tuple[int, ...],
+    shared: dict[int, Structure | None],
 ) -> Structure:
     kind = type(value)
     is_object = objects is not None and not is_container(value) and objects(value)
@@ -128,9 +168,11 @@ def _flatten(
         return _LEAF
     if id(value) in outer:
         raise ValueError("a container that contains itself")
+    if (again := shared.get(id(value))) is not None:
+        return again
     outer += (id(value),)
     held = list(attributes_of(value).values()) if is_object else contents(value)
-    parts = [_flatten(v, leaves, ours, objects, outer) for v in held]
+    parts = [_flatten(v, leaves, ours, objects, outer, shared) for v in held]
     if is_object:
         own = tuple(attributes_of(value))
         tag: Hashable = own
@@ -175,4 +217,22 @@ def _flatten(
         def filled(source: Iterator[Any]) -> Any:
             return build([make(source) for make in makers])
 
-    return Structure((kind, tag, tuple(p.key for p in parts)), sum(p.leaves for p in parts), filled)
+    key = (kind, tag, tuple(p.key for p in parts))
+    made = Structure(key, sum(p.leaves for p in parts), filled)
+    return _remembered(made, id(value), shared) if id(value) in shared else made
+
+
+def _remembered(first: Structure, place: int, shared: dict[int, Structure | None]) -> Structure:
+    """The structure of what is met again later; notes that of what is met then."""
+    number = sum(structure is not None for structure in shared.values())
+
+    def same(source: Any) -> Any:
+        return source.built[number]
+
+    shared[place] = Structure((MetAgain, number, ()), 0, same)
+
+    def build(source: Any) -> Any:
+        source.built[number] = made = first.build(source)
+        return made
+
+    return Structure((MetAgain, number, (first.key,)), first.leaves, build)

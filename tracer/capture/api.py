@@ -287,7 +287,7 @@ def _items(
 ) -> Items:
     """What a replay appends to a list; `found` and `shown` as in `_attribute`."""
     before = len(found)
-    reasons += (reason for item in grown.added for reason in _containers(item, observer, shown))
+    reasons += _containers(tuple(grown.added), observer, shown)
     try:
         structure = flatten(tuple(grown.added), found, objects=functools.partial(_is_made, observer))
     except ValueError as error:
@@ -452,18 +452,24 @@ def _written_arrays(recorder: Recorder, observer: Observer) -> Iterator[Reason]:
             yield Reason("writes into a tensor that has the memory of a NumPy array which it reads", "", 0)
 
 
-def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:
-    """Containers in the result that a replay could not make afresh: found outside, or met twice."""
-    is_object = _is_made(observer, result)
-    if not (is_object or is_container(result)):
-        return
-    if type(result) is not tuple:
-        if observer.status(result) != "local":
-            yield Reason(f"returns a {type(result).__name__} that it did not make", "", 0)
-        if id(result) in seen:
-            yield Reason(f"returns the same {type(result).__name__} twice", "", 0)
-    if id(result) in seen:
-        return
-    seen.add(id(result))
-    for item in attributes_of(result).values() if is_object else contents(result):
-        yield from _containers(item, observer, seen)
+def _containers(result: Any, observer: Observer, seen: set[int]) -> list[Reason]:
+    """Containers in the result that a replay could not make afresh: found outside, or met elsewhere.
+
+    seen: what else the run gives or leaves is made of, to which this is added.
+    """
+    met: dict[int, Any] = {}
+    pending, found = [result], []
+    while pending:
+        value = pending.pop()
+        is_object = _is_made(observer, value)
+        if not (is_object or is_container(value)) or id(value) in met:
+            continue
+        met[id(value)] = value
+        pending += attributes_of(value).values() if is_object else contents(value)
+        if type(value) is not tuple:
+            if observer.status(value) != "local":
+                found.append(Reason(f"returns a {type(value).__name__} that it did not make", "", 0))
+            if id(value) in seen:
+                found.append(Reason(f"returns the same {type(value).__name__} twice", "", 0))
+    seen.update(met)
+    return found

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from fusegrad.tracer.capture import patterns
 from fusegrad.tracer.observe import attributes, calls, numbers, operations, purity, subscripts, variables
 from fusegrad.tracer.observe.observer import active
-from fusegrad.tracer.observe.python import contexts, identities, imports, patterns
+from fusegrad.tracer.observe.python import contexts, identities, imports
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.unfailing import part, whole

@@ -217,6 +217,8 @@ def contains_as(observer: Observer, kind: Any, container: Any, item: Any, site: 
     observer.numbers.look(item)
     if isinstance(container, dict):
         subscripts.read_key(observer, container, item, site)
+    elif kind in (list, tuple, deque) and _equals_itself_alone(observer, item, container, site):
+        return any(identities.identity(observer, item, other, site) for other in container)
     else:
         _check_comparable(observer, container, site)
         if type(item) in purity.CONTAINERS:
@@ -228,6 +230,20 @@ def contains_as(observer: Observer, kind: Any, container: Any, item: Any, site: 
         elif type(item) is float and item != item:
             observer.open("looks for NaN by identity", site)
     return bool(kind.__contains__(container, item))
+
+
+def _equals_itself_alone(observer: Observer, item: Any, container: Any, site: Site) -> bool:
+    """Whether neither an object nor what a container has knows an equality but identity; which is guarded."""
+    if observer.is_tensor(item) or is_plain(item) or type(item) in purity.CONTAINERS:
+        return False
+    if not _has_no_equality(observer, item, site):
+        return False
+    if purity.container_of(type(container)) is not None:
+        goes_over(observer, container, site)
+    else:
+        observer.consume(container, site, "looks into", deep=False)
+    others = [other for other in container if not is_plain(other) or observer.is_tensor(other)]
+    return all(not observer.is_tensor(v) and _has_no_equality(observer, v, site) for v in others)
 
 
 def truth(observer: Observer, value: Any, site: Site) -> bool:

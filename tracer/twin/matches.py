@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fusegrad.tracer.twin.source import FunctionNode
 
@@ -51,8 +51,8 @@ class _Conditions(ast.NodeTransformer):
             guard = [] if case.guard is None else [case.guard]
             tests.append(_all([*found, *_together(assigned), *guard]))
         # What these variables hold would be taken for something that is still in use.
-        used = [_stored(name) for name in self.names[before:]]
-        let_go: ast.stmt = _at(node.subject, ast.Assign(targets=used, value=ast.Constant(value=None)))
+        used: list[ast.expr] = [_stored(name) for name in self.names[before:]]
+        let_go: ast.stmt = _at(node.subject, ast.Assign(targets=used, value=_constant(None)))
         rest = [let_go]
         for case, test in zip(reversed(node.cases), reversed(tests), strict=True):
             rest = [_at(case.pattern, ast.If(test=test, body=[let_go, *case.body], orelse=rest))]
@@ -65,7 +65,7 @@ class _Conditions(ast.NodeTransformer):
             case ast.MatchValue(value=value):
                 found = [ast.Compare(left=subject, ops=[ast.Eq()], comparators=[value])]
             case ast.MatchSingleton(value=value):
-                found = [ast.Compare(left=subject, ops=[ast.Is()], comparators=[ast.Constant(value=value)])]
+                found = [ast.Compare(left=subject, ops=[ast.Is()], comparators=[_constant(value)])]
             case ast.MatchAs(pattern=inner, name=name):
                 found = [] if inner is None else self.tests(inner, subject, captured)
                 if name is not None:
@@ -77,10 +77,10 @@ class _Conditions(ast.NodeTransformer):
             case ast.MatchMapping(keys=keys, patterns=patterns, rest=rest):
                 wanted = ast.Tuple(elts=keys, ctx=ast.Load())
                 all_parts = [*patterns, ast.MatchAs(name=rest)]
-                constants = [wanted, ast.Constant(value=rest is not None)]
+                constants = [wanted, _constant(rest is not None)]
                 found = self.parts("parts_of_mapping", subject, constants, all_parts, captured)
             case ast.MatchClass(cls=kind, patterns=first, kwd_attrs=names, kwd_patterns=by_name):
-                constants = [kind, ast.Constant(value=len(first)), ast.Constant(value=tuple(names))]
+                constants = [kind, _constant(len(first)), _constant(tuple(names))]
                 found = self.parts("parts_of_object", subject, constants, [*first, *by_name], captured)
             case _:
                 raise AssertionError(pattern)
@@ -109,7 +109,7 @@ class _Conditions(ast.NodeTransformer):
         counts = (len(patterns), None) if star is None else (star, len(patterns) - star - 1)
         # As CPython has it: all are unpacked, unless none is asked for, or nobody asks for those between.
         unpacks = not all(map(_fits_all, patterns)) and (star is None or not _fits_all(patterns[star]))
-        constants: list[ast.expr] = [ast.Constant(value=value) for value in (*counts, unpacks)]
+        constants: list[ast.expr] = [_constant(value) for value in (*counts, unpacks)]
         if unpacks:
             return self.parts("parts_of_sequence", subject, constants, patterns, captured)
         found = self.parts("parts_of_sequence", subject, constants, [], captured)
@@ -117,7 +117,7 @@ class _Conditions(ast.NodeTransformer):
             from_start = star is None or place < star
             item = TakenApart()
             item.hook = "item_of_sequence"
-            item.arguments = [subject, ast.Constant(value=place if from_start else place - len(patterns))]
+            item.arguments = [subject, _constant(place if from_start else place - len(patterns))]
             found += self.part(item, pattern, captured)
         return found
 
@@ -130,16 +130,17 @@ class _Conditions(ast.NodeTransformer):
         captured: dict[str, ast.Name],
     ) -> list[ast.expr]:
         """That the hook finds parts, and that each fits its pattern."""
-        taken: ast.expr = TakenApart()
-        taken.hook, taken.arguments = hook, [subject, *constants]
+        apart = TakenApart()
+        apart.hook, apart.arguments = hook, [subject, *constants]
+        taken: ast.expr = apart
         every = subject
         if not all(map(_fits_all, patterns)):
             every = self.new_name()
             taken = _assigned(every.id, taken)
-        none = ast.Constant(value=None)
+        none = _constant(None)
         found: list[ast.expr] = [ast.Compare(left=taken, ops=[ast.IsNot()], comparators=[none])]
         for place, pattern in enumerate(patterns):
-            item = ast.Subscript(value=every, slice=ast.Constant(value=place), ctx=ast.Load())
+            item = ast.Subscript(value=every, slice=_constant(place), ctx=ast.Load())
             found += self.part(item, pattern, captured)
         return found
 
@@ -165,6 +166,10 @@ def _fits_all(pattern: ast.pattern) -> bool:
     )
 
 
+def _constant(value: Any) -> ast.Constant:
+    return ast.Constant(value=value)
+
+
 def _stored(name: str) -> ast.Name:
     return ast.Name(id=name, ctx=ast.Store())
 
@@ -185,7 +190,7 @@ def _at(origin: ast.AST, node: Node) -> Node:
 def _all(tests: list[ast.expr]) -> ast.expr:
     match tests:
         case []:
-            return ast.Constant(value=True)
+            return _constant(True)
         case [test]:
             return test
     return ast.BoolOp(op=ast.And(), values=tests)

@@ -102,6 +102,14 @@ def left_twice(h: Any, x: Any) -> Any:
     return x
 
 
+def met_again(h: Any, x: Any) -> Any:
+    inner, rows = Made(x * 2), [x + 1]
+    around = Made(inner, rows)
+    h.made = Made([inner, around, rows], {"inner": inner, "none": []})
+    around = Made({"lines": (lines := [x])})
+    return [lines, around, around, Made([around.x, []])]
+
+
 def with_itself(h: Any, x: Any) -> Any:
     h.made = Made(x * 2)
     h.made.own = [h.made]
@@ -115,25 +123,27 @@ def a_distribution(h: Any, x: Any) -> Any:
 
 BODIES: list[Callable[[Any, Any], Any]] = [
     in_each_round, handed_on, changed_after, appended, given, with_views, with_a_count, with_a_number,
-    read_first, one_of_two, derived, left_and_given, left_twice, with_itself, a_distribution,
+    read_first, one_of_two, derived, left_and_given, left_twice, met_again, with_itself,
+    a_distribution,
 ]  # fmt: skip
 REFUSED = {with_views, read_first, left_and_given, left_twice, with_itself}
 
 
-def shown(value: Any, within: tuple[int, ...] = ()) -> Any:
-    """All that there is to see of a value, but for its identity."""
-    if id(value) in within:
-        return "itself"
-    within += (id(value),)
+def shown(value: Any, met: dict[int, int] | None = None) -> Any:
+    """All that there is to see of a value, with what is the same object in two places of it."""
+    met = {} if met is None else met
     if isinstance(value, fg.Tensor):
         return value.tolist(), value.requires_grad, value._version, value.stride()
+    is_object = isinstance(value, (Made, Holder, fg.distributions.Distribution))
+    if is_object or isinstance(value, (dict, list)):
+        if id(value) in met:
+            return "again", met[id(value)]
+        met[id(value)] = len(met)
     if isinstance(value, dict):
-        return {key: shown(item, within) for key, item in value.items()}
+        return {key: shown(item, met) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [shown(item, within) for item in value]
-    if isinstance(value, (Made, Holder, fg.distributions.Distribution)):
-        return type(value).__name__, shown(vars(value), within)
-    return value
+        return [shown(item, met) for item in value]
+    return (type(value).__name__, shown(vars(value), met)) if is_object else value
 
 
 def answers(body: Callable[[Any, Any], Any], wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
@@ -177,3 +187,8 @@ def test_attributes_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch)
     whole = pytree.attributes_of
     monkeypatch.setattr(pytree, "attributes_of", lambda value: dict([*whole(value).items()][:1]))
     assert finds(test_they_are_what_eager_makes, changed_after)
+
+
+def test_what_is_made_twice_in_place_of_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytree, "_find_shared", lambda *given: None)
+    assert finds(test_they_are_what_eager_makes, met_again)

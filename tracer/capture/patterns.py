@@ -74,8 +74,10 @@ def parts_of_mapping(
             found.append(get(key, _known(observer, _ABSENT)))
             if found[-1] is _ABSENT:
                 return None
-    others = _followed(observer, dict, site)(value) if rest else None
-    for key in keys if others is not None else ():
+    if not rest:
+        return _local(observer, *found, None)
+    others = _followed(observer, dict, site)(value)
+    for key in keys:
         del others[key]
     return _local(observer, *found, others)
 

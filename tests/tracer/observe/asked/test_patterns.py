@@ -16,7 +16,7 @@ from observing import leave_out_reads
 from twin_checks import note, same
 
 import fusegrad as fg
-from fusegrad.tracer.observe.python import patterns
+from fusegrad.tracer.capture import patterns
 
 
 class Color(enum.Enum):

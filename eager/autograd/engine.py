@@ -110,8 +110,10 @@ def _run_backward(
             found = walk.results(wanted)
         elif walk.waiting:
             walk.finish()
-        for call in walk.at_end:
-            call()
+        calls = 0
+        while calls < len(walk.at_end):  # to which calls may add others
+            walk.at_end[calls]()
+            calls += 1
         return found
     finally:
         state.grad_enabled, state.saved_hooks, state.walk = previous, saved_hooks, outer

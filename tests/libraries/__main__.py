@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from libraries import own_tests, page, runs, venvs
+from libraries import own_tests, page, runs, times, venvs
 
 PAGE = venvs.REPOSITORY / "docs" / "libraries.md"
 
@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--make", action="store_true", help="install them, and do no more")
     parser.add_argument("--no-run", action="store_true", help="only read the results of earlier runs")
     parser.add_argument("--tests", action="store_true", help="run the libraries' own tests instead")
+    parser.add_argument("--times", action="store_true", help="time the steps that replay, on a quiet machine")
     parser.add_argument("--most", type=int, default=own_tests.MOST, help="so many tests of a package")
     parser.add_argument("--seconds", type=int, default=own_tests.WHOLE, help="so long, for all, each way")
     parser.add_argument("--ways", nargs="+", default=runs.WAYS, choices=runs.WAYS)
@@ -29,6 +30,9 @@ def main() -> None:
         run_tests(given.names or [*own_tests.with_tests()], given.most, given.seconds)
         return
     names = given.names or list(venvs.LIBRARIES)
+    if given.times:
+        take_times(given.names or [name for name in names if name not in page.MANY])
+        return
     if unknown := set(names) - set(venvs.LIBRARIES):
         parser.error(f"libraries.toml has no {', '.join(sorted(unknown))}")
     found = []
@@ -47,7 +51,11 @@ def main() -> None:
         print(page.summary(found))
     place = given.markdown or (None if given.names or given.make else PAGE)
     if place is not None:
-        place.write_text(page.markdown(found, {name: venvs.version(name) for name in names}, tests_so_far()))
+        place.write_text(
+            page.markdown(
+                found, {name: venvs.version(name) for name in names}, so_far("tests"), so_far("times")
+            )
+        )
 
 
 def run_tests(packages: list[str], most: int, seconds: int) -> None:
@@ -58,10 +66,20 @@ def run_tests(packages: list[str], most: int, seconds: int) -> None:
         print("\n".join([*own_tests.table({package: told})][2:]), flush=True)
 
 
-def tests_so_far() -> dict[str, Any]:
-    """How tests of packages went when they were run last."""
-    files = {package: venvs.FOLDER / f"{package}.tests.json" for package in own_tests.with_tests()}
-    return {package: json.loads(file.read_text()) for package, file in files.items() if file.exists()}
+def take_times(names: list[str]) -> None:
+    """Time the steps of libraries, and keep what came of it for the page."""
+    for name in names:
+        told = times.run(name)
+        (venvs.FOLDER / f"{name}.times.json").write_text(json.dumps(told))
+        print("\n".join([*times.table({name: told})][2:]), flush=True)
+    print(times.summary({name: so_far("times")[name] for name in names}))
+
+
+def so_far(kind: str) -> dict[str, Any]:
+    """How tests of packages, or times of libraries, came out when they were run last."""
+    ending = f".{kind}.json"
+    files = sorted(venvs.FOLDER.glob(f"*{ending}"))
+    return {file.name.removesuffix(ending): json.loads(file.read_text()) for file in files}
 
 
 main()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from libraries import own_tests
+from libraries import listed, own_tests, times, venvs
 from libraries.runs import CLOSE, SMALL, Row
 
 HEAD = f"""# Libraries
@@ -31,12 +32,15 @@ python -m fusegrad.torch script.py                           # imports timm, and
 
 def line(row: Row) -> str:
     """A case in a line of the table, and on the screen."""
-    cells = [row.library, row.case]
+    return _line([row.library, row.case, *_cells(row)])
+
+
+def _cells(row: Row) -> list[str]:
     if not row.is_fair:
-        return _line([*cells, "not by PyTorch: " + _cell(row.error("torch")), "", ""])
+        return ["not by PyTorch: " + _cell(row.error("torch")), "", ""]
     if row.error("fusegrad"):
-        return _line([*cells, "no: " + _cell(row.error("fusegrad")), "", ""])
-    return _line([*cells, "yes", _equal(row), _replays(row)])
+        return ["no: " + _cell(row.error("fusegrad")), "", ""]
+    return ["yes", _equal(row), _replays(row)]
 
 
 def _equal(row: Row) -> str:
@@ -101,15 +105,17 @@ fusegrad declines counts as failed.
 """
 
 
-# Programs that have many packages: what each is, under which heading.
-GROUPS = {
-    ("packages", "packages_larger"): """
-## First examples of packages
+LISTED = """
+## Packages of a list
 
-`tests/libraries/programs/packages.py` and `packages_larger.py` have, after the README or the documentation of
-each package, its first example for a CPU, in small sizes: packages of a list of those that import torch. What
-they draw is made the same.
-""",
+`tests/libraries/listed.toml` names packages that import PyTorch. Each has the first example for a CPU of its
+README or its documentation, in small sizes and without a network, in a program of `tests/libraries/programs`;
+of the libraries above it is one of their cases. What it draws is made the same.
+"""
+
+
+# Programs that have many packages, under which heading; those of the list are shown with it.
+GROUPS = {
     ("others",): """
 ## Libraries that no list names
 
@@ -117,7 +123,7 @@ they draw is made the same.
 or asked for values.
 """,
 }
-MANY = frozenset(name for names in GROUPS for name in names)
+MANY = frozenset({"packages", "packages_larger"}.union(*GROUPS))
 
 
 def group(head: str, rows: Sequence[Row]) -> list[str]:
@@ -133,14 +139,39 @@ def group(head: str, rows: Sequence[Row]) -> list[str]:
     return [head, told, "", *table, *map(line, rows), ""]
 
 
-def markdown(rows: Sequence[Row], versions: dict[str, str], tests: dict[str, Any]) -> str:
-    """The whole page. tests: how own tests went, by package."""
+def of_the_list(folder: Path) -> list[str]:
+    """The lines of the packages of a list, by the results in a folder."""
+    found = [(row, why) for row, why in listed.rows(folder)]
+    judged = [(row, why) for row, why in found if why is not None and row.is_fair]
+    rows = [row for row, _ in judged]
+    steps = [row for row in rows if row.trains]
+    imported = sum(not why for _, why in judged)
+    told = (
+        f"Of {len(found)} packages {len(judged)} run with PyTorch here. Of these {imported} can be imported, "
+        f"{sum(not row.error('fusegrad') for row in rows)} run, "
+        f"{sum(row.is_equal() for row in rows)} with its values; of {len(steps)} steps "
+        f"{sum(row.replays() for row in steps)} replay."
+    )
+    lines = [_line(["package", "program", "imports", "runs", "equal", "replays"]), _line(["---"] * 6)]
+    for row, why in found:
+        can = "not by PyTorch" if why is None else f"no: {_cell(why)}" if why else "yes"
+        lines.append(_line([row.library, row.case, can, *_cells(row)]))
+    return [LISTED, told, "", *lines, ""]
+
+
+def markdown(
+    rows: Sequence[Row], versions: dict[str, str], tests: dict[str, Any], taken: dict[str, Any]
+) -> str:
+    """The whole page. tests: how own tests went, by package; taken: times of steps, by library."""
     releases = ", ".join(f"{name} {number}" for name, number in versions.items() if name not in MANY)
     head = [_line(["library", "case", "runs", "equal", "replays"]), _line(["---"] * 5)]
     alone = [row for row in rows if row.library not in MANY]
     lines = [HEAD, summary(alone), "", f"Releases: {releases}.", "", *head, *map(line, alone), ""]
+    lines += of_the_list(venvs.FOLDER)
     for names, text in GROUPS.items():
         lines += group(text, [row for row in rows if row.library in names])
+    if taken:
+        lines += [times.HEAD, times.summary(taken), "", *times.table(taken), ""]
     if tests:
         lines += [TESTS, own_tests.summary(tests), "", *own_tests.table(tests), ""]
     return "\n".join(lines)

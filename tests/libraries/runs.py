@@ -31,18 +31,26 @@ def run(name: str, ways: tuple[str, ...] = WAYS) -> dict[str, Any]:
         return {way: _run(name, way, states) for way in ways}
 
 
+def command(name: str, way: str, script: Path, *words: str) -> list[str]:
+    """What runs a script in the venv of a library, in one of the ways."""
+    place = [] if way == "torch" else ["-m", "fusegrad.torch"]
+    return [str(venvs.python_of(name)), *place, str(script), *words]
+
+
+def environment(way: str) -> dict[str, str]:
+    path = [str(TESTS), *([str(venvs.torch_alone())] if way == "torch" else [])]
+    quiet = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": os.pathsep.join(path)}
+    return {**os.environ, **quiet}
+
+
 def _run(name: str, way: str, states: str) -> dict[str, Any]:
     result = Path(states) / f"{way}.json"
-    path = [str(TESTS), *([str(venvs.torch_alone())] if way == "torch" else [])]
-    place = [] if way == "torch" else ["-m", "fusegrad.torch"]
-    command = [str(venvs.python_of(name)), *place, str(WORKER), name, way, states, str(result)]
-    quiet = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"}
     with (venvs.FOLDER / f"{name}.{way}.log").open("w") as log:
         try:
             ended = subprocess.run(
-                command,
+                command(name, way, WORKER, name, way, states, str(result)),
                 cwd=states,
-                env={**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(path)},
+                env={**environment(way), "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

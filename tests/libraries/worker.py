@@ -4,9 +4,10 @@
 
 WAY is "torch", "fusegrad", or "compiled", which is fusegrad with the step jitted. STATES is the folder of the
 weights that PyTorch begins with: written by "torch", read by the others. RESULT is a file of JSON:
-`imported`, `error` (of the import, if there is one), and for each case `losses`, `values`, `gradients` (of
-the first step: of each the sum of the magnitudes, and the sum), `state` (what is left of the weights: the
-sums of their magnitudes), `error`, and, if compiled, `entered` and `why`.
+`imported`, `error` (of the import, if there is one), `imports` (errors by packages of the list), and for each
+case `losses`, `values`, `gradients` (of the first step: of each the sum of the magnitudes, and the sum),
+`state` (what is left of the weights: the sums of their magnitudes), `error`, and, if compiled, `entered` and
+`why`.
 """
 
 from __future__ import annotations
@@ -31,28 +32,37 @@ def main() -> None:
     try:
         import torch
 
-        from libraries.case import Case
+        from libraries import listed
 
         torch.manual_seed(0)
         program = importlib.import_module(f"libraries.programs.{name}")
         found["imported"] = True
-        for title, build in program.CASES.items():
-            random.seed(0)
-            np.random.seed(0)
-            torch.manual_seed(0)
+        for title in program.CASES:
             told: dict[str, Any] = {"error": ""}
             found["cases"][title] = told
             try:
-                case: Case = build()
-                if case.model is not None:
-                    same_weights(case.model, way, Path(states) / f"{name}.{title}.npz")
+                case = built(name, title, way, states)
                 run(case, way == "compiled", told)
             except Exception as error:
                 told["error"] = last_line(error)
             Path(result).write_text(json.dumps(found))
+        found["imports"] = listed.imports(name)
     except BaseException as error:
         found["error"] = last_line(error)
     Path(result).write_text(json.dumps(found))
+
+
+def built(name: str, title: str, way: str, states: str) -> Any:
+    """A case of a library's program, with the weights that PyTorch begins with."""
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    case = importlib.import_module(f"libraries.programs.{name}").CASES[title]()
+    if case.model is not None:
+        same_weights(case.model, way, Path(states) / f"{name}.{title}.npz")
+    return case
 
 
 def last_line(error: BaseException) -> str:

@@ -165,3 +165,38 @@ def multi_returns(T):
 @pytest.mark.parametrize("program", case, ids=lambda program: program.__name__)
 def test_as_in_torch(program):
     assert outcome(program, fg) == outcome(program, torch)
+
+
+def _told_when_over(lib, wrap):
+    """What hooks that queue callbacks note, and what these see; in three backwards."""
+    x, noted = lib.ones(2, requires_grad=True), []
+    engine = lib.autograd.Variable._execution_engine
+
+    def over():
+        noted.append(("over", x.grad.tolist()))
+        if len(noted) % 3 == 2:
+            engine.queue_callback(lambda: noted.append("last"))
+
+    def hook(gradient):
+        noted.append("hook")
+        engine.queue_callback(over)
+        return gradient * 2
+
+    x.register_hook(hook)
+
+    def step(factor):
+        (x * factor).sum().backward()
+        return x.grad * 1
+
+    step = wrap(step)
+    results = [step(lib.tensor(number)).tolist() for number in (1.0, 2.0, 3.0)]
+    return noted, results, engine
+
+
+@pytest.mark.parametrize("wrap", [lambda function: function, fg.jit], ids=["eager", "jit"])
+def test_callbacks_run_when_a_backward_is_over(wrap):
+    ours, theirs = _told_when_over(fg, wrap), _told_when_over(torch, lambda function: function)
+    assert ours[:2] == theirs[:2] and len(ours[0]) == 9
+    for _, _, engine in (ours, theirs):
+        with pytest.raises(RuntimeError, match="can only be installed during backward pass"):
+            engine.queue_callback(print)

@@ -115,6 +115,28 @@ def deepxde() -> Case:
 
 
 @case
+def fairscale() -> Case:
+    from fairscale.optim import AdaScale
+
+    model, x = small(), numbers(4, 6)
+    optimizer = AdaScale(
+        torch.optim.SGD(model.parameters(), lr=0.1), world_size=1, num_gradients_to_accumulate=2
+    )
+
+    def values() -> dict[str, Any]:
+        gains = []
+        for _ in range(5):
+            for part in x.chunk(2):
+                model(part).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            gains.append(optimizer.gain())
+        return {"gains": np.array(gains), "output": model(x)}
+
+    return Case(model, values=values)
+
+
+@case
 def lightning_utilities() -> Case:
     from lightning_utilities.core.apply_func import apply_to_collection
 
@@ -138,6 +160,30 @@ def monai() -> Case:
     x, labels = numbers(2, 1, 16, 16), whole_numbers(2, 2, 1, 16, 16)
     loss = DiceLoss(to_onehot_y=True, softmax=True)
     return training(model, lambda: loss(model(x), labels))
+
+
+@case
+def neuralforecast() -> Case:
+    from neuralforecast import NeuralForecast
+    from neuralforecast.models import NBEATS
+    from neuralforecast.utils import AirPassengersDF
+
+    # Without windows to be drawn.
+    sizes = {"stack_types": ["identity"], "mlp_units": [[16, 16]], "windows_batch_size": None}
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_checkpointing": False,
+        "accelerator": "cpu",
+    }
+    model = NBEATS(input_size=12, h=6, max_steps=10, n_blocks=[1], scaler_type="standard", **sizes, **quiet)
+
+    def values() -> dict[str, Any]:
+        forecast = NeuralForecast(models=[model], freq="ME")
+        forecast.fit(df=AirPassengersDF, use_init_models=False)
+        return {"forecast": forecast.predict()["NBEATS"].to_numpy()}
+
+    return Case(model, values=values)
 
 
 @case

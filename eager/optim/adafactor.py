@@ -11,7 +11,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, as_number, scalar
+from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, as_number, check_one_element, scalar
 
 
 class Adafactor(Optimizer):
@@ -42,6 +42,7 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
+        check_one_element(lr)
         wrong = [
             (as_number(lr) < 0, f"Learning rate should be >= 0 but is: {lr}"),
             (beta2_decay > 0, f"beta2_decay should be <= 0 but is: {beta2_decay}"),

@@ -55,6 +55,11 @@ class Adam(ElementwiseOptimizer):
         check_options(lr, betas, epsilon=eps, weight_decay=weight_decay)
         if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
             raise failure(ValueError, "betas must be either both floats or both Tensors")
+        tensors = {"lr": lr, "betas[0]": betas[0], "betas[1]": betas[1]}
+        for name in tensors if foreach and not capturable else ():
+            if isinstance(tensors[name], Tensor):
+                what = "is not supported for capturable=False and foreach=True"
+                raise failure(ValueError, f"{name} as a Tensor {what}")
         defaults = {
             "lr": lr,
             "betas": (as_number(betas[0]), as_number(betas[1])),

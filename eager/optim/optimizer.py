@@ -20,7 +20,12 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import RemovableHandle, clear_gradient
 from fusegrad.eager.ops.pointwise import elementwise
 
-__all__ = ["Optimizer", "ParameterGroup"]
+__all__ = [
+    "Optimizer",
+    "ParameterGroup",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+]
 
 
 class ParameterGroup(dict[str, Any]):
@@ -37,19 +42,37 @@ _HOOKS = (
 )
 
 
+class EveryStep:
+    """The hooks of all optimizers' steps. ids: the keys of all of them, so that one look tells of none."""
+
+    def __init__(self) -> None:
+        self.ids: dict[int, bool] = {}
+        self.before: dict[int, Callable[..., Any]] = {}
+        self.after: dict[int, Callable[..., Any]] = {}
+
+
+EVERY_STEP = EveryStep()
+
+
+def has_step_hooks(optimizer: Any) -> bool:
+    """Whether functions of users' are called before or after its steps."""
+    own = optimizer.__dict__  # a wrapper of another optimizer may have skipped `Optimizer.__init__`
+    return bool(EVERY_STEP.ids or own.get("_step_pre_hooks") or own.get("_step_post_hooks"))
+
+
 def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     """A class's `step`, with the hooks around it; schedules ask whether it was called."""
 
     @functools.wraps(step)
-    def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        self = args[0]  # hooks get it, too, as the first of the arguments
         own = self.__dict__
         own["_opt_called"] = True
-        # A wrapper of another optimizer may have skipped `Optimizer.__init__`.
-        if not own.get("_step_pre_hooks") and not own.get("_step_post_hooks"):
-            return step(self, *args, **kwargs)
+        if not has_step_hooks(self):
+            return step(*args, **kwargs)
         if state.interpreter is not None:
             state.interpreter.effect("calls hooks of an optimizer")
-        for hook in tuple(own.get("_step_pre_hooks", {}).values()):
+        for hook in (*EVERY_STEP.before.values(), *own.get("_step_pre_hooks", {}).values()):
             replaced = hook(self, args, kwargs)
             if replaced is not None:
                 if not isinstance(replaced, tuple) or len(replaced) != 2:
@@ -59,12 +82,36 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
                         f"{replaced}",
                     )
                 args, kwargs = replaced
-        result = step(self, *args, **kwargs)
-        for hook in tuple(own.get("_step_post_hooks", {}).values()):
+        result = step(*args, **kwargs)
+        for hook in (*own.get("_step_post_hooks", {}).values(), *EVERY_STEP.after.values()):
             hook(self, args, kwargs)
         return result
 
     return wrapper
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of any optimizer; it may give new ones.
+
+    Source: `torch.optim.optimizer.register_optimizer_step_pre_hook`.
+    """
+    return RemovableHandle(EVERY_STEP.before, hook, options=(EVERY_STEP.ids,))
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of any optimizer, behind the optimizer's own.
+
+    Source: `torch.optim.optimizer.register_optimizer_step_post_hook`.
+
+    >>> import fusegrad as fg
+    >>> names = []
+    >>> from fusegrad.optim.optimizer import register_optimizer_step_post_hook
+    >>> with register_optimizer_step_post_hook(lambda optimizer, *_: names.append(type(optimizer).__name__)):
+    ...     fg.optim.SGD([fg.zeros(1, requires_grad=True)]).step()
+    >>> names
+    ['SGD']
+    """
+    return RemovableHandle(EVERY_STEP.after, hook, options=(EVERY_STEP.ids,))
 
 
 class Optimizer:
@@ -331,10 +378,15 @@ def as_number(value: Any) -> Any:
     return value.array.item()
 
 
-def check_options(lr: Any, betas: tuple[Any, Any] | None = None, **limits: Any) -> None:
-    """Raise ValueError for an option that is negative, or betas outside 0..1, in PyTorch's words."""
+def check_one_element(lr: Any) -> None:
+    """Raise ValueError for a learning rate that is several."""
     if isinstance(lr, Tensor) and lr.array.size != 1:
         raise failure(ValueError, "Tensor lr must be 1-element")
+
+
+def check_options(lr: Any, betas: tuple[Any, Any] | None = None, **limits: Any) -> None:
+    """Raise ValueError for an option that is negative, or betas outside 0..1, in PyTorch's words."""
+    check_one_element(lr)
     if not as_number(lr) >= 0.0:
         raise failure(ValueError, f"Invalid learning rate: {lr}")
     for name, value in limits.items():

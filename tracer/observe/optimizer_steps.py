@@ -16,6 +16,7 @@ from typing import Any
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.state import Interpreter, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.optim.optimizer import EVERY_STEP, has_step_hooks
 from fusegrad.tracer.observe import engine_calls, purity
 from fusegrad.tracer.observe.conditions import (
     Are,
@@ -36,6 +37,8 @@ from fusegrad.tracer.observe.reads import GetterRead, Read
 from fusegrad.tracer.observe.values import Expected
 from fusegrad.tracer.observe.world import blind
 from fusegrad.tracer.twin.sites import NOWHERE, Site
+
+_EVERY_STEP = weakref.ref(EVERY_STEP)
 
 
 class ParametersRead(Read):
@@ -119,6 +122,7 @@ class StateRead(ParametersRead):
 
     def conditions(self) -> Iterable[Condition]:
         yield from super().conditions()
+        yield Counts(Exact(Attribute(Held(_EVERY_STEP), "ids", "instance"), dict), 0)
         for hooks in ("_step_pre_hooks", "_step_post_hooks"):
             yield Counts(self._own(hooks, dict), 0)
         for (group, _), slots in zip(self.rows, self.slots, strict=True):
@@ -160,7 +164,7 @@ def _step(observer: Observer, method: MethodType, site: Site, /, *args: Any, **k
     """A step without its hooks: there must be none, and schedules have been told that it was made."""
     owner, hooked = method.__self__, method.__func__
     own = vars(owner)
-    if any(own.get(name) for name in _HOOKS):
+    if has_step_hooks(owner):
         observer.open("calls hooks of an optimizer", site)
         return method(*args, **kwargs)
     own["_opt_called"] = True
@@ -177,7 +181,6 @@ def _step(observer: Observer, method: MethodType, site: Site, /, *args: Any, **k
     return observer.adopt(body(owner, *passed, **kwargs))
 
 
-_HOOKS = ("_step_pre_hooks", "_step_post_hooks")
 _PLAIN = "that an optimizer was stepped, and has no hooks"
 _RULE = "that an optimizer steps by a rule of ours"
 # What a class may have of its own without a say in what the step does that it takes over.
@@ -187,8 +190,7 @@ _WITHOUT_SAY = frozenset(
 
 
 def _is_plain(optimizer: Any) -> bool:
-    own = vars(optimizer)
-    return own.get("_opt_called") is True and not any(own.get(name) for name in _HOOKS)
+    return vars(optimizer).get("_opt_called") is True and not has_step_hooks(optimizer)
 
 
 def _has_our_rule(optimizer: Any) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler import jit as jit_module
 from fusegrad.compiler.paths import plans
+from fusegrad.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 Log = list[Any]
 Change = Callable[["World"], contextlib.AbstractContextManager[Any]]
@@ -176,6 +177,12 @@ CHANGES: dict[str, Change] = {
     ),
     "optimizer's post-hook": hook(
         lambda w, h: w.optimizer.register_step_post_hook(h), lambda o, args, kwargs: None
+    ),
+    "pre-hook of all optimizers": hook(
+        lambda w, h: register_optimizer_step_pre_hook(h), lambda o, args, kwargs: None
+    ),
+    "post-hook of all optimizers": hook(
+        lambda w, h: register_optimizer_step_post_hook(h), lambda o, args, kwargs: None
     ),
     "no_grad": lambda w: fg.no_grad(),
     "set_grad_enabled": lambda w: fg.set_grad_enabled(False),

@@ -167,6 +167,7 @@ ELSEWHERE = """
     register_module_full_backward_pre_hook register_module_module_registration_hook
     register_module_parameter_registration_hook register_pytree_node register_dataclass
     register_autograd register_fake register_kernel register_vmap
+    register_optimizer_step_pre_hook register_optimizer_step_post_hook
 """
 STATES = {"fusegrad": fg.Generator().manual_seed(5).get_state()}
 if torch:

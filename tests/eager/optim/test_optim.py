@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 
 import numpy as np
@@ -195,6 +196,26 @@ def test_copies_and_pickles():
         before = layer.weight.detach().clone()
         twin.step()
         assert fg.equal(layer.weight, before) and not fg.equal(twin_layer.weight, before)
+
+
+@pytest.mark.parametrize("t", [fg, torch])
+def test_hooks_of_all_optimizers_stand_around_those_of_one(t):
+    place = importlib.import_module(f"{t.__name__}.optim.optimizer")
+    x, seen = t.zeros(2, requires_grad=True), []
+    optimizers = t.optim.SGD([x]), t.optim.Adam([x])
+    optimizers[0].register_step_pre_hook(lambda *_: seen.append("own before"))
+    optimizers[0].register_step_post_hook(lambda *_: seen.append("own after"))
+    with (
+        place.register_optimizer_step_pre_hook(lambda o, a, k: seen.append(type(o).__name__)),
+        place.register_optimizer_step_pre_hook(lambda o, a, k: ((o, lambda: seen.append("closure")), k)),
+        place.register_optimizer_step_pre_hook(lambda o, a, k: seen.append(a[0] is o and len(a))),
+        place.register_optimizer_step_post_hook(lambda *_: seen.append("after")),
+    ):
+        for optimizer in optimizers:
+            optimizer.step()
+    optimizers[1].step()
+    assert seen[:6] == ["SGD", 2, "own before", "closure", "own after", "after"]
+    assert seen[6:] == ["Adam", 2, "closure", "after"]
 
 
 def test_closures_hooks_and_gradients():

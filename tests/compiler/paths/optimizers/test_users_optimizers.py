@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
+from fusegrad.optim.optimizer import register_optimizer_step_pre_hook
 from fusegrad.tracer.observe import optimizer_steps
 
 
@@ -142,6 +143,7 @@ class World:
         self.model = fg.nn.Sequential(fg.nn.Linear(5, 6), fg.nn.Tanh(), fg.nn.Linear(6, 2))
         self.optimizer = kind(self.model.parameters())
         self.x, self.seen = fg.randn(4, 5), []  # type: ignore[var-annotated]
+        self.handles: list[Any] = []
         self.step = fg.jit(self._step) if jitted else self._step
 
     def _step(self) -> Any:
@@ -173,6 +175,12 @@ def _load(world: World) -> None:
 def _hook(world: World) -> None:
     world.optimizer.__dict__.setdefault("_step_post_hooks", {})
     world.optimizer.register_step_post_hook(lambda *_: world.seen.append(1))
+
+
+def _hook_of_all(world: World) -> None:
+    own = (world.optimizer, getattr(world.optimizer, "inner", None))
+    hook = register_optimizer_step_pre_hook(lambda o, *_: world.seen.append(4) if o in own else None)
+    world.handles.append(hook)
 
 
 def _set_rate(world: World) -> None:
@@ -217,13 +225,22 @@ def _nothing(world: World) -> None:
 
 
 CHANGES: list[Callable[[World], None]] = [
-    _nothing, _load, _hook, _set_rate, _forget, _other_tensor, _freeze, _own_rule, _other_class, _fewer,
+    _nothing, _load, _hook, _hook_of_all, _set_rate, _forget, _other_tensor, _freeze,
+    _own_rule, _other_class, _fewer,
 ]  # fmt: skip
 
 
 def differ(kind: Any, change: Callable[[World], None]) -> str:
     """Where jitted steps leave something else than eager ones, also after a change; empty if nowhere."""
     plain, jitted = World(kind, False), World(kind, True)
+    try:
+        return _first_difference(plain, jitted, change)
+    finally:
+        for handle in (*plain.handles, *jitted.handles):
+            handle.remove()
+
+
+def _first_difference(plain: World, jitted: World, change: Callable[[World], None]) -> str:
     for number in range(20):
         for world in (plain, jitted):
             if number == 12:

@@ -450,7 +450,10 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
     node.extra = node.outputs = None
     # `user_spot`, spelled out, since it runs for every op. Above this frame are `_finished`, `evaluate` and
     # `bind`, or what stands for them, and whoever has asked for the op.
-    frame: Any = _frame(4)
+    try:
+        frame: Any = _frame(4)
+    except ValueError:  # somebody else, of whom a program asked at its top
+        frame = _frame(0)
     code = frame.f_code
     own = own_file(code.co_filename)
     while own:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -257,3 +259,19 @@ def test_a_view_that_is_not_told_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lagging.Lagging, "tell", lambda self, view: None)
     with pytest.raises(AssertionError):
         test_a_view_that_lags_is_where_torchs_is("row", use)
+
+
+def test_a_view_that_lags_behind_finds_its_node_where_nobody_has_called():
+    """As at the prompt, where there is no frame above that of the program."""
+    base = fg.ones(2, 3, requires_grad=True) * 1
+    view, found, done = base.view(-1), [], threading.Event()
+    base.add_(2)
+
+    def ask() -> None:
+        try:
+            found.append(view.grad_fn.name())
+        finally:
+            done.set()
+
+    _thread.start_new_thread(ask, ())
+    assert done.wait(10) and found == ["ViewBackward0"]

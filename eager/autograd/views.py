@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.node import place, record, share
-from fusegrad.eager.autograd.writes.lagging import MANY, Views, note, settle
+from fusegrad.eager.autograd.writes.lagging import MANY, Lagging, Views, note, settle
 from fusegrad.eager.autograd.writes.written import CopySlices, Refusal, Steps
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure, user_spot
@@ -36,15 +36,15 @@ _MADE_IN = (
     "outside (if you want the inplace to be tracked)."
 )
 _SEVERAL = (
-    "Output {index} of {name} is a view and {what} modified inplace. This view is the output of a function "
-    "that returns multiple views. Such functions do not allow the output views to be modified inplace. You "
-    "should replace the inplace operation by an out-of-place one."
+    "{subject} and {what} modified inplace{outside}. This view is the output of a function that returns "
+    "multiple views. Such functions do not allow the output views to be modified inplace. You should replace "
+    "the inplace operation by an out-of-place one."
 )
 _FUNCTION = (
-    "Output {index} of {name} is a view and {what} modified inplace. This view was created inside a custom "
-    "Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would "
-    "override the custom backward associated with the custom Function, leading to incorrect gradients. This "
-    "behavior is forbidden. You can fix this by cloning the output of the custom Function."
+    "{subject} and {what} modified inplace{outside}. This view was created inside a custom Function (or "
+    "because an input was returned as-is) and the autograd logic to handle view+inplace would override the "
+    "custom backward associated with the custom Function, leading to incorrect gradients. This behavior is "
+    "forbidden. You can fix this by cloning the output of the custom Function."
 )
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation"
 LEAF_VIEW = "a view of a leaf Variable that requires grad is being used in an in-place operation"
@@ -64,6 +64,8 @@ def taken(view: Tensor, source: Tensor, op: Op, params: Params, recording: bool)
     if not (recording or base.needs_grad):
         return  # nothing that can be on a graph: most of these are a backward's own
     note(base, view)
+    if type(view.alias[2]) is tuple:
+        base.alias.refusing.append(weakref.ref(view))
 
 
 def step_behind(tensor: Tensor) -> None:
@@ -103,9 +105,8 @@ def several(views: Sequence[Tensor], name: str, first: int = 0) -> tuple[Tensor,
 def refused_when_written(view: Tensor, base: Tensor, steps: Steps, origin: Any) -> None:
     """Make `view` one that may not be written, nor used after what it is a view of was."""
     view.alias = (base, steps, origin)
-    known = _behind(base).alias
-    if type(known) is Views:
-        known.refusing.append(weakref.ref(view))
+    note(base, view)
+    _behind(base).alias.refusing.append(weakref.ref(view))
 
 
 def unrelated(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -162,7 +163,7 @@ def check_write(target: Tensor, name: str) -> None:
     if base is not target:
         origin = target.alias[2]
         if origin is not None:
-            raise failure(RuntimeError, f"{name}: {_refusal(origin, 'is being')}")
+            raise failure(RuntimeError, f"{name}: {_refusal(target, 'is being')}")
         if _is_leaf_to_writes(base):
             raise failure(RuntimeError, f"{name}: {LEAF_VIEW} ({_described(target)})")
     if _is_leaf_to_writes(target):
@@ -170,6 +171,17 @@ def check_write(target: Tensor, name: str) -> None:
         raise failure(
             RuntimeError, f"{name}: {what} ({_described(target)}); use no_grad(), or the out-of-place form"
         )
+
+
+def leave_hooks(target: Tensor) -> None:
+    """Give a view that has hooks, and is about to be written, a node without them: for what the write takes
+    of it they are not called, as PyTorch goes on from the base there. Others took it as it was, with them.
+    """
+    base, node = base_of(target), target.maker
+    if base is target or base.maker is None or node is None or node.refused or node.extra is None:
+        return
+    if node.extra.calls():
+        Lagging(base).catch_up(target)
 
 
 def _is_leaf_to_writes(tensor: Tensor) -> bool:
@@ -184,21 +196,26 @@ def _described(tensor: Tensor) -> str:
     return f"{tensor.array.dtype.name}{list(tensor.array.shape)}"
 
 
-def _refusal(origin: Any, what: str) -> str:
-    """Why a write that `origin` stands in the way of is refused."""
+def _refusal(view: Tensor, what: str) -> str:
+    """Why a write that the origin of `view` stands in the way of is refused."""
+    origin, node = view.alias[2], view.maker
     if origin in (NO_GRAD, INFERENCE):
-        inference = origin == INFERENCE
+        inference, subject = origin == INFERENCE, "A view was"
+        if node is not None and not node.refused:
+            name = node.name().removesuffix("Backward0")
+            subject = f"Output {view.output_index} of {name} is a view of a view which was"
         return _MADE_IN.format(
-            subject="A view was",
+            subject=subject,
             mode=origin,
             what=what,
             outside="in normal mode" if inference else "with grad mode enabled",
             block="inference_mode" if inference else "no_grad",
         )
     kind, index, name = origin
-    return (_SEVERAL if kind == SEVERAL else _FUNCTION).format(
-        index=index, name=name.removesuffix("Backward0"), what=what
-    )
+    subject, outside = f"Output {index} of {name.removesuffix('Backward0')} is a view", ""
+    if not name:  # of what needed no gradient
+        subject, outside = "A view was created in no_grad mode", " with grad mode enabled"
+    return (_SEVERAL if kind == SEVERAL else _FUNCTION).format(subject=subject, what=what, outside=outside)
 
 
 # Before a write.
@@ -337,7 +354,7 @@ def refresh(base: Tensor) -> None:
 
 def refuse(view: Tensor) -> None:
     """Let `view` raise when it is used on the graph."""
-    refusal = Refusal(_refusal(view.alias[2], "its base or another view of its base has been"))
+    refusal = Refusal(_refusal(view, "its base or another view of its base has been"))
     view.needs_grad, view.grad_fn, view.output_index = True, refusal, 0
 
 

@@ -11,12 +11,19 @@ from fusegrad.eager.core.tensor import Tensor
 
 
 class Underived(Node):
-    """The node of a function without a derivative."""
+    """The node of a function without a derivative, which says so by an error of a `kind`."""
 
-    __slots__ = ("error",)
+    __slots__ = ("error", "kind")
     foreign = "an op without a derivative"
 
-    def __init__(self, error: str, result: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(
+        self,
+        error: str,
+        result: Tensor,
+        inputs: tuple[Tensor, ...],
+        kind: type[Exception] = NotImplementedError,
+    ) -> None:
+        self.kind = kind
         self.begin([(i, *edge_of(t)) for i, t in enumerate(inputs) if t.needs_grad])
         self.error, self.inputs, self.versions = error, (), []
         self.types = [(t.array.shape, t.array.dtype) for t in inputs]
@@ -26,7 +33,7 @@ class Underived(Node):
         return "NotImplemented"
 
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
-        raise failure(NotImplementedError, self.error)
+        raise failure(self.kind, self.error)
 
 
 def underived(error: str, result: Tensor, *inputs: Tensor) -> Tensor:

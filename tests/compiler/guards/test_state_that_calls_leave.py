@@ -145,6 +145,11 @@ SETTINGS_OF_OURS = {
         lambda t: t.set_compile_budget(None),
         lambda t: t.get_compile_budget(),
     ),
+    "set_checkpoint_debug_enabled": Setting(
+        lambda t: t.utils.checkpoint.set_checkpoint_debug_enabled(True).__enter__(),
+        lambda t: checkpoint._setting.update(debug=None),
+        lambda t: checkpoint._setting["debug"],
+    ),
     "set_checkpoint_early_stop": Setting(
         lambda t: t.utils.checkpoint.set_checkpoint_early_stop(False).__enter__(),
         lambda t: checkpoint._setting.update(early_stop=None),

@@ -21,7 +21,7 @@ from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.shared import is_same
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Graph, Value
@@ -72,7 +72,7 @@ def where_kept(graph: Graph, results: Mapping[Value, np.ndarray]) -> dict[Value,
 def _standing_in(tensor: Tensor) -> Tensor:
     """A view of an input that gets its gradient, also where the input is frozen since."""
     seen = owned(tensor.view(tensor.shape))
-    return seen if seen.needs_grad else seen.detach().requires_grad_()
+    return seen if seen.needs_grad else require_grad(seen.detach())
 
 
 class EagerForward:

@@ -21,7 +21,13 @@ from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.settings import warn_once
-from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
+from fusegrad.eager.core.state import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    refuse_transforms,
+    set_grad_enabled,
+)
 from fusegrad.eager.core.tensor import Tensor
 
 __all__ = [
@@ -45,6 +51,10 @@ __all__ = [
 ]
 
 
+_INSIDE = (
+    "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+    "functorch.vjp instead or call backward() outside of functorch transforms."
+)
 _CYCLE = (
     "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
     "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
@@ -72,6 +82,7 @@ def backward(
     grad_tensors: the gradients to start with; None where a tensor has one element.
     inputs: add to the `.grad` of these tensors only, which need not be leaves.
     """
+    refuse_transforms(_INSIDE)
     grad_tensors = grad_variables if grad_tensors is None else grad_tensors
     roots = as_sequence(tensors)
     gradients = as_sequence(grad_tensors) if grad_tensors is not None else None
@@ -225,6 +236,7 @@ def _backward(
     >>> x.grad
     tensor([2., 4.])
     """
+    refuse_transforms(_INSIDE)
     if inputs is None:
         retain = create_graph if retain_graph is None else retain_graph
         if create_graph:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,13 +20,20 @@ from fusegrad.eager.autograd.node import (
     watchers,
     written_text,
 )
+from fusegrad.eager.autograd.once import once_differentiable
 from fusegrad.eager.core import families
 from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.state import no_grad, state
+from fusegrad.eager.core.state import no_grad, refuse_transforms, state
 from fusegrad.eager.core.tensor import Tensor
 
 __all__ = ["Function", "InplaceFunction", "once_differentiable"]
+
+NO_CONTEXT = (
+    "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
+    "override the setup_context staticmethod. For more details, please see "
+    "https://pytorch.org/docs/main/notes/extending.func.html"
+)
 
 
 class FunctionNode(Node):
@@ -253,8 +259,19 @@ class Function:
         )
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Call the function, and put it on the graph."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and put it on the graph.
+
+        Arguments may be given by their names. Raises RuntimeError, if there is no `setup_context`, within
+        functions that a functional transform calls.
+        """
+        set_up = cls.setup_context is not Function.setup_context
+        if not set_up:
+            refuse_transforms(NO_CONTEXT)
+        return cls._applied(*_in_order(cls.forward, args, kwargs, set_up))
+
+    @classmethod
+    def _applied(cls, *args: Any) -> Any:
         applied = None if state.interpreter is None else state.interpreter.applies(cls, args)
         node = cls._backward_cls()
         forward = _method(cls, "forward", node)  # what waits comes before the node
@@ -267,8 +284,7 @@ class Function:
         with no_grad():
             if cls.setup_context is not Function.setup_context:
                 output = forward(*args) if applied is None else applied[0]
-                given = _with_defaults(cls.forward, args)
-                _method(cls, "setup_context", node)(node, given, output)
+                _method(cls, "setup_context", node)(node, args, output)
             else:
                 output = forward(node, *args)
         if state.interpreter is not None:
@@ -295,13 +311,28 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-def _with_defaults(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call, and the defaults of those that were not given."""
-    if not getattr(forward, "__defaults__", None):
+def _in_order(
+    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], set_up: bool
+) -> tuple[Any, ...]:
+    """The arguments of a call in the order of `forward`, which has a `ctx` first without a `setup_context`;
+    with the defaults of those that were not given, if there is one (`set_up`).
+    """
+    defaults = set_up and getattr(forward, "__defaults__", None)
+    if not kwargs and not defaults:
         return args
-    bound = inspect.signature(forward).bind(*args)
-    bound.apply_defaults()
-    return bound.args
+    context = () if set_up else (None,)
+    bound = inspect.signature(forward).bind(*context, *args, **kwargs)
+    for name in bound.kwargs:
+        if state.transforms and isinstance(kwargs[name], Tensor):
+            raise failure(
+                NotImplementedError,
+                "Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass kwarg-only "
+                f"Tensors to autograd.Function. Got: {name}",
+            )
+        raise failure(TypeError, f"forward() got an unexpected keyword argument '{name}'")
+    if defaults:
+        bound.apply_defaults()
+    return bound.args[len(context) :]
 
 
 def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], recorded: bool) -> list[Any]:
@@ -329,8 +360,8 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
         _check_saved(node, outputs, inputs, dirty)
     if not recorded:
         return [
-            _itself(o) if isinstance(o, Tensor) and id(o) in inputs and id(o) not in dirty else o
-            for o in outputs
+            _unrecorded(i, o, id(o) in inputs) if isinstance(o, Tensor) and id(o) not in dirty else o
+            for i, o in enumerate(outputs)
         ]
     node.types = [(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else None for a in args]
     node.plain = frozenset(i for i, o in enumerate(outputs) if not isinstance(o, Tensor))
@@ -379,6 +410,15 @@ def _check_dirty(node: FunctionNode, tensor: Tensor, outputs: Sequence[Any]) -> 
         )
 
 
+def _unrecorded(index: int, output: Tensor, is_input: bool) -> Tensor:
+    """A result that is not on the graph: of a view it is one that must not get there by a write."""
+    result = _itself(output) if is_input else output
+    if state.grad_enabled and (is_input or type(output.alias) is tuple):
+        steps = output.alias[1] if type(output.alias) is tuple else ()
+        views.refused_when_written(result, views.base_of(output), steps, (views.FUNCTION, index, ""))
+    return result
+
+
 def _itself(tensor: Tensor) -> Tensor:
     """The same memory as another tensor: what a function gives that returns its input.
 
@@ -413,58 +453,6 @@ def _result(node: FunctionNode, index: int, output: Tensor, is_input: bool) -> T
     elif type(alias) is tuple:
         views.refused_when_written(result, alias[0], alias[1], origin)
     return result
-
-
-def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a backward that cannot be derived itself; as `torch.autograd.function.once_differentiable`.
-
-    Deriving its gradients is a RuntimeError.
-    """
-
-    @functools.wraps(function)
-    def wrapped(ctx: Any, *gradients: Any) -> Any:
-        with no_grad():
-            made = function(ctx, *gradients)
-        return _derived_once(gradients, made)
-
-    return wrapped
-
-
-def _derived_once(gradients: tuple[Any, ...], made: Any) -> Any:
-    """What a backward made of `gradients`, which cannot be derived by them."""
-    sources = [g for g in gradients if isinstance(g, Tensor) and g.needs_grad]
-    if not state.grad_enabled or not sources:
-        return made
-    many = isinstance(made, tuple)
-    outputs = made if many else (made,)
-    error = _Twice(sources)
-    placed = tuple(
-        place(share(o), error, 0) if isinstance(o, Tensor) and o.array.dtype.kind in "fcV" else o
-        for o in outputs
-    )
-    return placed if many else placed[0]
-
-
-class _Twice(Node):
-    """The node of gradients that cannot be derived again."""
-
-    __slots__ = ()
-    foreign = "a backward that is once_differentiable"
-
-    def __init__(self, sources: Sequence[Tensor]) -> None:
-        self.begin([(i, *edge_of(t)) for i, t in enumerate(sources)])
-        self.types = [(t.array.shape, t.array.dtype) for t in sources]
-        self.output_types = [((), np.dtype(np.float32))]
-        self.versions = []
-        self.inputs = ()
-
-    def name(self) -> str:
-        return "DelayedError"
-
-    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
-        raise failure(
-            RuntimeError, "trying to differentiate twice a function that was marked with @once_differentiable"
-        )
 
 
 locate("fusegrad.autograd.function", globals(), __all__)

@@ -18,7 +18,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.state import enable_grad
+from fusegrad.eager.core.state import REQUIRES_GRAD, enable_grad, refuse_transforms
 from fusegrad.eager.core.tensor import Tensor
 
 _ONE = {
@@ -45,6 +45,7 @@ def _many(value: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
 
 def _opened(inputs: Sequence[Tensor], create_graph: bool) -> tuple[Tensor, ...]:
     """Tensors to derive with respect to; with create_graph they hang on the inputs."""
+    refuse_transforms(REQUIRES_GRAD)
     found = []
     reach(*inputs)
     for x in inputs:

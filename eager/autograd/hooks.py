@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.stand_in import give_values, putting_off
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import refuse_transforms, state
 from fusegrad.eager.core.tensor import Tensor
 
 Hooks = dict[int, Callable[..., Any]]
@@ -232,6 +232,13 @@ def after_accumulation(leaf: Tensor, hook: Callable[[Any], Any]) -> RemovableHan
     return RemovableHandle(leaf.__dict__.setdefault(AFTER, {}), hook)
 
 
+_RETAIN = (
+    "You are attempting to call Tensor.retain_grad() inside of a function being transformed by a functorch "
+    "transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, "
+    "jacfwd, hessian) or call retain_grad() outside of a function being transformed instead."
+)
+
+
 @attach
 def retain_grad(self: Tensor) -> None:
     """Have backward keep this tensor's gradient in `.grad`, also if it is no leaf.
@@ -242,6 +249,7 @@ def retain_grad(self: Tensor) -> None:
     refuse_beside(self, "retain_grad")
     if not self.needs_grad:
         raise failure(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+    refuse_transforms(_RETAIN)
     if self.grad_fn is not None and not retains_grad(self):
         self.grad_fn.extras().retained[self.output_index] = weakref.ref(self)
 

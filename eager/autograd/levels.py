@@ -19,7 +19,7 @@ from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.stand_in import all_behind
-from fusegrad.eager.core.state import enable_grad, state
+from fusegrad.eager.core.state import enable_grad, in_state, state
 from fusegrad.eager.core.tensor import Tensor
 
 Argnums = int | tuple[int, ...]
@@ -42,9 +42,12 @@ class Level:
     def __enter__(self) -> Level:
         if state.interpreter is not None:
             state.interpreter.enter_transform()
+        self._transform = in_state(transforms=state.transforms + 1)
+        self._transform.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._transform.__exit__(*exception)
         self.ended = True
 
     def stands_for(self, tensor: Any) -> Tensor:

@@ -22,7 +22,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import enable_grad, state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad
 
 
 class _Reached:
@@ -336,7 +336,7 @@ class Group(_Own):
                     value = value if again else share(value)
                     value = ops.index_select(value, 0, index) if operand.many else ops.clone(value)
                     if needs and not again:
-                        value.requires_grad_()
+                        require_grad(value)
                     elif needs and operand.many:
                         value = place(share(value), _Marking(value, operand, rows), 0)
                 given.append(value)

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from fusegrad.eager.core.errors import failure
+
 
 class Interpreter:
     """Something that takes over every `bind` of a thread: a recorder, or abstract evaluation.
@@ -191,7 +193,8 @@ class _State(threading.local):
     autocast: the dtype in which `autocast` has products computed, or None. devices: those of `with` blocks,
     the innermost last; default_device: that outside of them, if one was set. making: the device on which
     tensors are made now, if that is asked for. asks: whether functions ask arguments of users' classes for
-    their `__torch_function__`. function_modes: what is asked before them, the innermost last.
+    their `__torch_function__`. function_modes: what is asked before them, the innermost last. transforms: how
+    many functional transforms are at work, in whose functions what changes tensors for good is refused.
     """
 
     grad_enabled: bool = True
@@ -205,9 +208,24 @@ class _State(threading.local):
     making: Any = None
     asks: bool = True
     function_modes: tuple[Any, ...] = ()
+    transforms: int = 0
 
 
 state = _State()
+
+
+REQUIRES_GRAD = (
+    "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+    "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+    "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+    "of a function being transformed instead."
+)
+
+
+def refuse_transforms(error: str) -> None:
+    """Raise RuntimeError, with this text, within a function that a functional transform calls."""
+    if state.transforms:
+        raise failure(RuntimeError, error)
 
 
 # Called with every new node while there are any: anomaly mode, saved-tensor hooks. Each looks for itself

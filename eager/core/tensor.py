@@ -22,7 +22,7 @@ from fusegrad.eager.core.places.meta import MetaArray, leave as leave_meta
 from fusegrad.eager.core.shared import Untracked
 from fusegrad.eager.core.sizes import Size, new_size as _size, one_of
 from fusegrad.eager.core.stand_in import give_values, putting_off
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import REQUIRES_GRAD, refuse_transforms, state
 
 if TYPE_CHECKING:
     from fusegrad.eager.core.tensor_methods import Methods  # a stub: what the declarations of ops attach
@@ -246,7 +246,7 @@ class Tensor(Methods):
             raise failure(RuntimeError, "requires_grad must be a bool")
         if value and self.grad_fn is not None:
             raise failure(RuntimeError, "you can only change requires_grad flags of leaf variables.")
-        self.requires_grad_(value)
+        require_grad(self, value)
 
     @requires_grad.deleter
     def requires_grad(self) -> None:
@@ -255,29 +255,11 @@ class Tensor(Methods):
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether backward computes this leaf's gradient; gives the tensor itself.
 
-        Raises RuntimeError for integer tensors, and for False on a tensor that an op made.
+        Raises RuntimeError for integer tensors, for False on a tensor that an op made, and within functions
+        that a functional transform calls.
         """
-        if self.grad_fn is not None and not requires_grad:
-            raise failure(
-                RuntimeError,
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed "
-                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
-            )
-        if requires_grad and self.array.dtype.kind not in "fcV":
-            raise failure(
-                RuntimeError,
-                "Only Tensors of floating point and complex dtype can require gradients, "
-                f"this one is {self.array.dtype.name}",
-            )
-        if requires_grad and self.is_inference() and not state.inference:
-            raise failure(
-                RuntimeError,
-                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
-            )
-        if state.interpreter is not None and self.needs_grad != requires_grad:
-            state.interpreter.requires_grad_changes(self)
-        self.needs_grad = bool(requires_grad)
-        return self
+        refuse_transforms(REQUIRES_GRAD)
+        return require_grad(self, requires_grad)
 
     @property
     def is_leaf(self) -> bool:
@@ -465,6 +447,31 @@ class Tensor(Methods):
         if self.array.ndim == 0 and type(self) is Tensor and not self.is_meta:
             return self._leave("format", lambda: format(self.array.item(), spec))
         return object.__format__(self, spec)
+
+
+def require_grad(tensor: Tensor, requires_grad: bool = True) -> Tensor:
+    """`Tensor.requires_grad_` for what makes tensors, within functional transforms, too."""
+    if tensor.grad_fn is not None and not requires_grad:
+        raise failure(
+            RuntimeError,
+            "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+            "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+        )
+    if requires_grad and tensor.array.dtype.kind not in "fcV":
+        raise failure(
+            RuntimeError,
+            "Only Tensors of floating point and complex dtype can require gradients, "
+            f"this one is {tensor.array.dtype.name}",
+        )
+    if requires_grad and tensor.is_inference() and not state.inference:
+        raise failure(
+            RuntimeError,
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
+        )
+    if state.interpreter is not None and tensor.needs_grad != requires_grad:
+        state.interpreter.requires_grad_changes(tensor)
+    tensor.needs_grad = bool(requires_grad)
+    return tensor
 
 
 def mark_inference(tensors: Sequence[Tensor]) -> None:

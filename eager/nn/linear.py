@@ -8,7 +8,7 @@ from typing import Any
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.places.device import on_its_device
 from fusegrad.eager.core.state import no_grad
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare_layer import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module, Parameter
@@ -145,7 +145,7 @@ class _Table(Module):
         self.num_embeddings, self.embedding_dim = rows, columns
         self.padding_idx = None if padding_idx is None else padding_idx % rows
         if values is None:
-            self.weight = parameter(rows, columns, dtype=dtype).requires_grad_(not freeze)
+            self.weight = require_grad(parameter(rows, columns, dtype=dtype), not freeze)
             self.reset_parameters()
         elif values.array.shape != (rows, columns):
             raise failure(AssertionError, "Shape of weight does not match num_embeddings and embedding_dim")
@@ -168,7 +168,7 @@ class _Table(Module):
         if issubclass(cls, Embedding):
             options["_freeze"] = freeze
         table = make(*embeddings.array.shape, _weight=embeddings, **options)
-        table.weight.requires_grad_(not freeze)
+        require_grad(table.weight, not freeze)
         return table
 
     def _text(self, kept: str, last: str = "") -> str:

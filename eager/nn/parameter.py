@@ -17,7 +17,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import CPU, device, made_on, on_cpu, on_its_device, place_of
 from fusegrad.eager.core.places.meta import NO_DATA
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.eager.ops.overrides.protocol import answers, disabled
 
 __all__ = [
@@ -62,7 +62,7 @@ class Parameter(Tensor, metaclass=_Trained):
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if answers(data):
-            tensor = data.detach().requires_grad_(requires_grad)
+            tensor = require_grad(data.detach(), requires_grad)
             if type(tensor) is not type(data):
                 name = type(data).__name__
                 raise failure(
@@ -72,7 +72,7 @@ class Parameter(Tensor, metaclass=_Trained):
                 )
             tensor._is_param = True
             return tensor
-        return _sharing(cls, data).requires_grad_(requires_grad)
+        return require_grad(_sharing(cls, data), requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         # Without gradient and attributes, as in PyTorch.
@@ -288,7 +288,7 @@ class UninitializedTensorMixin:
 
 def _without_elements(tensor: Any, dtype: Any, requires_grad: bool) -> Any:
     like = ops.empty(0, dtype=dtype)
-    tensor.requires_grad_(requires_grad)
+    require_grad(tensor, requires_grad)
     tensor.array = _NoElements(like.dtype.numpy, like.device)
     return tensor
 

@@ -10,6 +10,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.pytree import Structure, contents, flatten, is_container
+from fusegrad.eager.core.state import in_state, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.ops.batches.batching import Batching
@@ -99,10 +100,10 @@ def _vmapped(
         results, form, places = _run(func, named, size, dims, given, structure, out_dims, randomness, kwargs)
         return form.build(iter(results))
     parts = []
-    state = ops.get_rng_state() if randomness == "same" else None
+    random = ops.get_rng_state() if randomness == "same" else None
     for start in range(0, size, chunk_size):
-        if state is not None:
-            ops.set_rng_state(state)
+        if random is not None:
+            ops.set_rng_state(random)
         count = min(chunk_size, size - start)
         chunk = [v if d is None else ops.narrow(v, d, start, count) for v, d in zip(given, dims, strict=True)]
         results, form, places = _run(func, named, count, dims, chunk, structure, out_dims, randomness, kwargs)
@@ -128,10 +129,11 @@ def _run(
     """The results' leaves, their structure, and where each has its examples."""
     batching = Batching(size, randomness)
     inner = [
-        v if d is None else batching.of(ops.movedim(v, d, 0) if d else v)
+        v if d is None else batching.of(ops.movedim(v, d, 0) if d else v, dim=d)
         for v, d in zip(given, dims, strict=True)
     ]
-    made = batching.run(func, *structure.build(iter(inner)), **kwargs)
+    with in_state(transforms=state.transforms + 1):
+        made = batching.run(func, *structure.build(iter(inner)), **kwargs)
     leaves: list[Any] = []
     form = flatten(made, leaves, ours=False)
     places = _output_dims(out_dims, made, len(leaves), named)

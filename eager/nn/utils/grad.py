@@ -10,7 +10,7 @@ from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.eager.nn import functional as F
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
@@ -21,7 +21,7 @@ _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 def _pulled_back(make: Callable[[Tensor], Tensor], size: Sequence[int], grad_output: Tensor) -> Tensor:
     """What `grad_output` is pulled back to along a linear function of a tensor of `size`."""
     with enable_grad():
-        leaf = ops.zeros(tuple(size), dtype=grad_output.dtype).requires_grad_()
+        leaf = require_grad(ops.zeros(tuple(size), dtype=grad_output.dtype))
         output = make(leaf)
     (found,) = autograd.grad(output, leaf, grad_output)
     assert found is not None

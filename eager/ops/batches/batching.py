@@ -43,11 +43,6 @@ _INTO_ONE = (
     "`self` not being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace "
     "arithmetic, or write into a tensor that is one for each example, such as `torch.zeros_like(other)`."
 )
-_REQUIRES_GRAD = (
-    "You are attempting to call Tensor.requires_grad_() inside of a function being transformed by a "
-    "functorch transform. This is unsupported, please attempt to use the functorch transforms (like grad, "
-    "vjp, jacrev, jacfwd) or call requires_grad_() outside of a function being transformed instead."
-)
 _REFUSED = "vmap: the values of an example are none that the operation takes"
 
 
@@ -59,11 +54,13 @@ class Batched(StandIn):
     """The array of a tensor of a batching.
 
     physical: the tensor with all examples. is_batched: whether it has a dimension for them, the first one.
+    dim: which dimension the caller of `vmap` has them along, if this is what he gave.
     """
 
     physical: Tensor
     is_batched: bool
     batching: Batching
+    dim = 0
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         if function in ABOUT_MEMORY:
@@ -110,14 +107,16 @@ class Batching(Interpreter):
 
     # Tensors.
 
-    def of(self, physical: Tensor, batched: bool = True) -> Tensor:
-        """A tensor of this batching for a physical one."""
+    def of(self, physical: Tensor, batched: bool = True, dim: int = 0) -> Tensor:
+        """A tensor of this batching for a physical one; dim: see `Batched`."""
         array = physical.array
         first = 1 if batched else 0
         if batched and array.shape[:1] != (self.size,):
             raise AssertionError(f"vmap: {array.shape} is no batch of {self.size} examples")
         own: Any = stand_in(array.shape[first:], array.dtype, array.strides[first:]).view(Batched)
         own.physical, own.is_batched, own.batching = physical, batched, self
+        if dim:
+            own.dim = dim
         return wrap(own)
 
     def physical(self, tensor: Any) -> tuple[Any, bool]:
@@ -234,10 +233,12 @@ class Batching(Interpreter):
         if not any(many for _, many in found):
             if all(p is a for (p, _), a in zip(found, leaves, strict=True)):
                 return None
-            made = self.beneath(kind.apply, *operands)
+            made = self.beneath(kind._applied, *operands)
             return (mapped(made, lambda t: self.of(t, False)),)
-        batched = structure.build(iter([many for _, many in found]))
-        made, flags = self.beneath(apply, self, kind, operands, batched)
+        dims = structure.build(
+            iter([a.array.dim if m else None for a, (_, m) in zip(leaves, found, strict=True)])
+        )
+        made, flags = self.beneath(apply, self, kind, operands, dims)
         marks = iter(flags)
         return (mapped(made, lambda t: self.of(t) if next(marks) else self.of(t, False)),)
 
@@ -260,7 +261,8 @@ class Batching(Interpreter):
         return told and bool(self.beneath(self.outside.follows, x, index, dim))  # type: ignore[union-attr]
 
     def requires_grad_changes(self, tensor: Any) -> None:
-        raise failure(RuntimeError, _REQUIRES_GRAD)
+        if self.physical(tensor)[0] is tensor and self.outside is not None:
+            self.beneath(self.outside.requires_grad_changes, tensor)
 
     # Writes.
 
@@ -344,7 +346,7 @@ def for_each(function: Callable[..., Sequence[Tensor]], examples: Sequence[Tenso
 # Gives what an op makes of batches: see `rules.py`, which is built on this.
 compute: Callable[[Batching, Op, list[Any], list[bool], Params], Any]
 # Calls a custom Function; gives the results, and which of them have examples: see `functions.py`.
-apply: Callable[[Batching, Any, list[Any], list[bool]], tuple[Any, list[bool]]]
+apply: Callable[[Batching, Any, list[Any], list[Any]], tuple[Any, list[bool]]]
 
 
 def compute_by(function: Callable[..., Any]) -> None:

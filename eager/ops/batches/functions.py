@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fusegrad.eager.autograd.function import Function
+from fusegrad.eager.autograd.function import NO_CONTEXT, Function
 from fusegrad.eager.core.errors import NoValues, failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.pytree import contents, flatten, is_container
@@ -23,10 +23,6 @@ _BOTH = (
     "You tried to vmap over {name}, but it has both generate_vmap_rule=True and an overriden vmap "
     "staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid "
     "ambiguity."
-)
-_NO_CONTEXT = (
-    "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
-    "override the setup_context staticmethod."
 )
 _NESTED = (
     "You tried to vmap over {name} with tensors in containers, which a rule that is generated does not take "
@@ -46,44 +42,48 @@ class VmapInfo(NamedTuple):
 
 
 def applied(
-    batching: Batching, kind: type[Function], operands: tuple[Any, ...], batched: tuple[Any, ...]
+    batching: Batching, kind: type[Function], operands: tuple[Any, ...], dims: tuple[Any, ...]
 ) -> tuple[Any, list[bool]]:
     """What a Function gives for physical operands; which of the results have a dimension for the examples.
 
-    batched: which of the (nested) operands have one.
+    dims: for each of the (nested) operands the dimension along which the caller of `vmap` had the examples;
+    None for one without.
     """
     if kind.setup_context is Function.setup_context:
-        raise failure(NoValues, _NO_CONTEXT)
+        raise failure(NoValues, NO_CONTEXT)
     own = kind.vmap is not Function.vmap
     if own and kind.generate_vmap_rule:
         raise failure(RuntimeError, _BOTH.format(name=kind.__name__))
     if own:
-        return _by_its_own(batching, kind, operands, batched)
+        return _by_its_own(batching, kind, operands, dims)
     if not kind.generate_vmap_rule:
         raise failure(NoValues, _NO_RULE.format(name=kind.__name__))
-    if any(map(is_container, batched)):
+    if any(map(is_container, dims)):
         raise failure(NotImplementedError, _NESTED.format(name=kind.__name__))
-    made = _generated(batching, kind, batched).apply(*operands)
+    made = _generated(batching, kind, tuple([dim is not None for dim in dims]))._applied(*operands)
     return made, [True] * (len(made) if isinstance(made, (tuple, list)) else 1)
 
 
 def _by_its_own(
-    batching: Batching, kind: type[Function], operands: tuple[Any, ...], batched: tuple[Any, ...]
+    batching: Batching, kind: type[Function], operands: tuple[Any, ...], dims: tuple[Any, ...]
 ) -> tuple[Any, list[bool]]:
     info = VmapInfo(batching.size, batching.randomness)
-    marks: list[Any] = []
-    places = flatten(batched, marks).build(iter([0 if many else None for many in marks]))
-    answer = kind.vmap(info, places, *operands)
+    given: list[Any] = []
+    places: list[Any] = []
+    structure = flatten(operands, given)
+    flatten(dims, places)
+    given = [ops.movedim(x, 0, dim) if dim else x for x, dim in zip(given, places, strict=True)]
+    answer = kind.vmap(info, dims, *structure.build(iter(given)))
     if not (isinstance(answer, tuple) and len(answer) == 2):
         raise failure(
             RuntimeError,
             f"Expected the vmap staticmethod of {kind.__name__} to have two returns, an output and out_dims "
             f"with pytree structure compatible with the output. Got a {type(answer).__name__} instead",
         )
-    made, dims = answer
-    of_each = _spread(dims, made)
+    made, out_dims = answer
+    of_each = _spread(out_dims, made)
     if of_each is None:
-        raise failure(RuntimeError, _INCOMPATIBLE.format(dims=dims, output=type(made).__name__))
+        raise failure(RuntimeError, _INCOMPATIBLE.format(dims=out_dims, output=type(made).__name__))
     results: list[Any] = []
     structure = flatten(made, results)
     moved = [ops.movedim(m, d, 0) if d else m for m, d in zip(results, of_each, strict=True)]

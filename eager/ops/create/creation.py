@@ -24,7 +24,7 @@ from fusegrad.eager.core.places.meta_ops import like as like_of, meta_like
 from fusegrad.eager.core.settings import warn_once
 from fusegrad.eager.core.sizes import Ints, Symbol, size_of
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, mark_inference
+from fusegrad.eager.core.tensor import Tensor, mark_inference, require_grad
 from fusegrad.eager.ops.arguments import Place, ints
 from fusegrad.eager.ops.create.one_for_each import one_for_each
 from fusegrad.eager.ops.create.python_numbers import check_fits, from_python
@@ -70,7 +70,7 @@ _full = Creation(
 
 
 def requiring(tensor: Tensor, requires_grad: bool) -> Tensor:
-    return tensor.requires_grad_() if requires_grad else tensor
+    return require_grad(tensor) if requires_grad else tensor
 
 
 def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -389,7 +389,7 @@ def asarray(
             made = made.detach()
     if copy and shares:
         made = ops.clone(made) if isinstance(obj, Tensor) else tensor(obj)
-    return made.detach().requires_grad_() if requires_grad and not made.needs_grad else made
+    return require_grad(made.detach()) if requires_grad and not made.needs_grad else made
 
 
 @public

@@ -18,7 +18,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.sizes import Ints, positions
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.eager.ops.linalg.matrices import real_dtype
 from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.shape.shape import normal_dim
@@ -298,7 +298,7 @@ fft2, ifft2, rfft2, irfft2, hfft2, ihfft2 = map(_over_two, (fftn, ifftn, rfftn, 
 def _frequencies(steps: np.ndarray, n: int, d: float, dtype: Any, requires_grad: bool) -> Tensor:
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     values = steps.astype(kind.numpy) * (1 / (n * d) if n else 0)
-    return ops.tensor(values.astype(kind.numpy, copy=False)).requires_grad_(requires_grad)
+    return require_grad(ops.tensor(values.astype(kind.numpy, copy=False)), requires_grad)
 
 
 def fftfreq(

@@ -21,7 +21,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad as set_requires_grad
 from fusegrad.eager.ops.overrides import asking, protocol
 
 # What gives tensors of no class but those they have.
@@ -71,7 +71,7 @@ def _make_subclass(cls: type[Tensor], data: Tensor, require_grad: bool = False, 
     """The memory of `data` as a leaf of the class `cls`. Source: `torch.Tensor._make_subclass`."""
     with protocol.nobody_is_asked():
         tensor = data.detach()
-    return asking.of_class(tensor, cls).requires_grad_(require_grad)
+    return set_requires_grad(asking.of_class(tensor, cls), require_grad)
 
 
 def _make_wrapper_subclass(cls: type[Tensor], *_: Any, **__: Any) -> Any:

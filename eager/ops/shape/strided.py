@@ -20,7 +20,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.sizes import Ints
 from fusegrad.eager.core.state import inference_mode, state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.eager.ops.by_name import in_our_names
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
@@ -367,7 +367,7 @@ def empty_strided(
         return ops.empty(sizes, dtype=dtype, requires_grad=requires_grad)
     span = 1 + sum(s * (n - 1) for n, s in zip(sizes, strides, strict=True))
     made = as_strided(ops.empty(span, dtype=dtype), sizes, strides)
-    return made.requires_grad_() if requires_grad else made
+    return require_grad(made) if requires_grad else made
 
 
 @method
@@ -403,7 +403,7 @@ def empty_permuted(
     made = ops.permute(
         ops.empty([sizes[d] for d in places], dtype=dtype), [places.index(d) for d in range(len(places))]
     )
-    return made.requires_grad_() if requires_grad else made
+    return require_grad(made) if requires_grad else made
 
 
 # Views copied at once.

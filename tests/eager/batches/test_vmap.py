@@ -276,8 +276,12 @@ def test_hessians_take_one_batched_backward() -> None:
 def test_a_backward_in_python_goes_row_by_row() -> None:
     class Doubled(fg.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: fg.Tensor) -> fg.Tensor:
+        def forward(x: fg.Tensor) -> fg.Tensor:
             return x * 2
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
 
         @staticmethod
         def backward(ctx: Any, g: fg.Tensor) -> fg.Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from fusegrad.eager.core.tensor_methods import Methods  # a stub: what the declarations of ops attach
 else:
     Methods = object
+
+_T = TypeVar("_T", bound="Tensor")
 
 
 class Tensor(Methods):
@@ -449,7 +451,7 @@ class Tensor(Methods):
         return object.__format__(self, spec)
 
 
-def require_grad(tensor: Tensor, requires_grad: bool = True) -> Tensor:
+def require_grad(tensor: _T, requires_grad: bool = True) -> _T:
     """`Tensor.requires_grad_` for what makes tensors, within functional transforms, too."""
     if tensor.grad_fn is not None and not requires_grad:
         raise failure(

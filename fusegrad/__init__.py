@@ -25,6 +25,7 @@ from fusegrad.eager.autograd import (
 from fusegrad.eager.core import (
     large as _large,
     names as _names,
+    public as _public,
     settings as _settings,
 )
 from fusegrad.eager.core.dtypes import (
@@ -108,6 +109,7 @@ from fusegrad.eager.random import (
 # our own modules do costs nothing. It leaves the user's own NumPy code alone.
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"fusegrad\.")
 _garbage.look_less_often()
+_public.torch_face = lambda: _importlib.import_module("fusegrad.torch.face")
 if _settings.RED_ZONES:
     _importlib.import_module("fusegrad.compiler.runtime.red_zones")
 

@@ -170,6 +170,7 @@ LEAF, ACCUMULATED = "_backward_hooks", "_post_accumulate_grad_hooks"
 BEFORE, AFTER = "_pre_accumulate_grad_hooks", "_after_accumulate_grad_hooks"
 # What averages gradients over ranks, which is told as ACCUMULATED are.
 AVERAGED = "_averaged_grads"
+PLACES = frozenset({LEAF, ACCUMULATED, BEFORE, AFTER, AVERAGED})
 
 # How many hooks were ever put on leaves: while it is 0, backward does not look for any.
 leaf_hooks = [0]

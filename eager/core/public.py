@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any, ForwardRef
 
+# What gives `fusegrad.torch.face`, which knows PyTorch's names: it stands above this, and the public package
+# says how to come by it.
+torch_face: Callable[[], Any]
 # By identity, since a metaclass may have an equality of its own: each class, and the module that defines it.
 _HOMES: dict[int, tuple[type, str]] = {}
 _namespace_of = type.__dict__["__dict__"].__get__

@@ -58,6 +58,13 @@ def _reconstruct(kind: Any = None, shape: Any = (), code: Any = b"") -> np.ndarr
     return np.empty(0, np.int8)
 
 
+def _scalar(kind: Any, content: Any) -> np.generic:
+    """One number, as NumPy has it."""
+    if type(kind) is not Dtype or type(content) is not bytes or len(content) != kind.dtype.itemsize:
+        raise Damaged("a number has not so many bytes")
+    return np.frombuffer(content, kind.dtype)[0]
+
+
 def _no_bytes() -> bytes:
     """Protocol 2 writes empty bytes so."""
     return b""
@@ -65,6 +72,7 @@ def _no_bytes() -> bytes:
 
 NAMES: dict[tuple[str, str], Any] = {
     **{(f"numpy.{core}.multiarray", "_reconstruct"): Maker(_reconstruct) for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): Maker(_scalar) for core in ("core", "_core")},
     ("numpy", "ndarray"): Kind,
     ("numpy", "dtype"): Maker(Dtype),
     ("builtins", "bytes"): Maker(_no_bytes),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd import hooks
 from fusegrad.eager.autograd.node import reach, share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
@@ -16,6 +18,9 @@ from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.overrides.asking import of_class
 
+# What the engine itself keeps on tensors: hooks, and what belongs to the graph of this process.
+OWN_ATTRIBUTES = frozenset({*hooks.PLACES, "_accumulate_grad_metadata"})
+OWN_SLOTS = frozenset(copyreg._slotnames(Tensor))  # type: ignore[attr-defined]
 _CPU = (1, 0)  # DLPack's number for the CPU, and the device's
 
 
@@ -100,7 +105,7 @@ def __copy__(self: Tensor) -> Tensor:
     reach(self)
     tensor = of_class(share(self), type(self))
     tensor.needs_grad = self.needs_grad
-    tensor.__dict__.update(_attributes(self))
+    _set(tensor, _attributes(self), _slots(self))
     return tensor
 
 
@@ -120,7 +125,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     tensor.needs_grad = self.needs_grad
     memo[id(self)] = tensor
     tensor.gradient = copy.deepcopy(self.gradient, memo)
-    tensor.__dict__.update(copy.deepcopy(_attributes(self), memo))
+    _set(tensor, *copy.deepcopy((_attributes(self), _slots(self)), memo))
     return tensor
 
 
@@ -128,7 +133,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
 def __reduce__(self: Tensor) -> Any:
     """Pickling: the values as a leaf, with the attributes. The graph and the gradient stay behind."""
     content = (type(self), self._leave("pickle", lambda: self.array), self.needs_grad)
-    return _rebuild, content, _attributes(self) or None
+    return _rebuild, content, own_state(self)
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray, needs_grad: bool) -> Tensor:
@@ -137,6 +142,29 @@ def _rebuild(kind: type[Tensor], array: np.ndarray, needs_grad: bool) -> Tensor:
     return tensor
 
 
+def own_state(tensor: Tensor) -> Any:
+    """What a tensor has that its memory does not say, as pickles have it; None where there is nothing.
+
+    It is what its class gives by `__getstate__`, or attributes, or a pair: these, and what it has in slots.
+    """
+    if type(tensor).__getstate__ is not object.__getstate__:
+        return tensor.__getstate__()
+    attributes, slots = _attributes(tensor), _slots(tensor)
+    return (attributes, slots) if slots else attributes or None
+
+
 def _attributes(tensor: Tensor) -> dict[str, Any]:
     """What the user set on a tensor: everything but hooks."""
-    return {k: v for k, v in tensor.__dict__.items() if not k.endswith("_hooks")}
+    return {name: value for name, value in tensor.__dict__.items() if name not in OWN_ATTRIBUTES}
+
+
+def _slots(tensor: Tensor) -> dict[str, Any]:
+    """What a tensor of a user's class has in slots of that class."""
+    names = [name for name in copyreg._slotnames(type(tensor)) if name not in OWN_SLOTS]  # type: ignore[attr-defined]
+    return {name: getattr(tensor, name) for name in names if hasattr(tensor, name)}
+
+
+def _set(tensor: Tensor, attributes: dict[str, Any], slots: dict[str, Any]) -> None:
+    tensor.__dict__.update(attributes)
+    for name, value in slots.items():
+        setattr(tensor, name, value)

@@ -1,8 +1,9 @@
 """Reading pickles without running what they say: a machine for those instructions that build plain values.
 
 In: bytes, and what the names stand for that a pickle may use. Out: the value. A name that is not listed is an
-error when it comes; nothing is imported, and only what is listed is called. Sizes that the bytes claim are
-looked at before memory is taken, and what a memo is asked to hold stands in a dict, whatever its numbers.
+error when it comes; nothing is imported, and only what is listed or allowed is called. Sizes that the bytes
+claim are looked at before memory is taken, and what a memo is asked to hold stands in a dict, whatever its
+numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import pickle
 import struct
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 MOST_NESTED_KEYS = 20  # tuples in tuples as a dict's key: hashing goes down the stack of C
@@ -26,6 +28,16 @@ class Maker:
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self.make = make
+
+    def __call__(self, *arguments: Any) -> Any:
+        return made(self, arguments)
+
+
+class Raised(Exception):
+    """What something that a program allowed has raised, which is for the program."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 # How objects of other types take what a pickle tells of them once they are made; they look at it themselves.
@@ -58,16 +70,23 @@ class Source:
 
 
 def unpickled(
-    source: Source, find: Callable[[str, str], Any], persistent: Callable[[Any], Any] = lambda name: None
+    source: Source,
+    find: Callable[[str, str], Any],
+    persistent: Callable[[Any], Any] = lambda name: None,
+    allowed: Callable[[Any], bool] = lambda value: False,
+    text: Callable[[bytes], Any] = lambda content: content.decode("latin1"),
 ) -> Any:
     """The value that a pickle describes.
 
     find: what `module` and `name` stand for, or an exception. persistent: what a persistent id stands for.
-    Raises Damaged, and what `find`, `persistent` and the makers raise.
+    allowed: whether a class or function that was found may be called. text: what a text of Python 2 is.
+    Raises Damaged, and what `find`, `persistent`, the makers and what is allowed raise.
     """
-    machine = _Machine(source, find, persistent)
+    machine = _Machine(source, find, persistent, allowed, text)
     try:
         return machine.run()
+    except Raised as raised:
+        raise raised.error from None
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise Damaged(f"the instructions do not fit together ({type(error).__name__}: {error})") from None
 
@@ -75,8 +94,16 @@ def unpickled(
 class _Machine:
     """A stack, the stacks below each mark, and the memo."""
 
-    def __init__(self, source: Source, find: Callable[..., Any], persistent: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        find: Callable[..., Any],
+        persistent: Callable[..., Any],
+        allowed: Callable[[Any], bool],
+        text: Callable[[bytes], Any],
+    ) -> None:
         self.source, self.find, self.persistent = source, find, persistent
+        self.allowed, self.old_text = allowed, text
         self.stack: list[Any] = []
         self.below: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
@@ -151,22 +178,42 @@ class _Machine:
 
     def call(self) -> None:
         maker, arguments = self.last(2)
-        if type(maker) is not Maker or type(arguments) is not tuple:
+        if type(arguments) is not tuple:
             raise Damaged(f"a {type(maker).__name__} is called")
-        self.stack.append(made(maker, arguments))
+        self.stack.append(self.made(maker, maker, arguments))
+
+    def new(self) -> None:
+        """An object of a class, before it is told of."""
+        kind, arguments = self.last(2)
+        if type(arguments) is not tuple:
+            raise Damaged(f"a {type(kind).__name__} is called")
+        make = (lambda *given: kind.__new__(kind, *given)) if isinstance(kind, type) else kind
+        self.stack.append(self.made(kind, make, arguments))
+
+    def made(self, what: Any, make: Any, arguments: Any) -> Any:
+        """What `make` gives, where `what` may be called: our own makers, and what the program has allowed."""
+        if type(what) is Maker:
+            return made(what, arguments)
+        if not self.allowed(what):
+            raise Damaged(f"a {type(what).__name__} is called")
+        with _for_the_program():
+            return make(*arguments)
 
     def build(self) -> None:
-        """What is told of an object once it is made: of what `BUILDERS` has, and attributes: only
-        dicts that remember their order have some, such as the versions of a module.
+        """What is told of an object once it is made: of what `BUILDERS` has, and attributes: dicts that
+        remember their order have some, such as the versions of a module, and objects of allowed classes.
         """
-        attributes = self.stack.pop()
+        state = self.stack.pop()
         target = self.stack[-1]
         if (builder := BUILDERS.get(type(target))) is not None:
-            builder(target, attributes)
-            return
-        if type(target) is not OrderedDict or not plain_attributes(attributes, OrderedDict):
+            builder(target, state)
+        elif self.allowed(type(target)):
+            with _for_the_program():
+                _build(target, state)
+        elif type(target) is not OrderedDict or not plain_attributes(state, OrderedDict):
             raise Damaged(f"a {type(target).__name__} is given attributes")
-        vars(target).update(attributes)
+        else:
+            vars(target).update(state)
 
     def name(self, module: Any, name: Any) -> None:
         if type(module) is not str or type(name) is not str:
@@ -178,6 +225,27 @@ class _Machine:
 
     def store(self, place: int) -> None:
         self.memo[place] = self.stack[-1]
+
+
+@contextmanager
+def _for_the_program() -> Iterator[None]:
+    """What is raised here is no damage of the file."""
+    try:
+        yield
+    except Exception as error:
+        raise Raised(error) from None
+
+
+def _build(target: Any, state: Any) -> None:
+    """Give an object of an allowed class its state, as pickle does."""
+    if getattr(target, "__setstate__", None) is not None:
+        target.__setstate__(state)
+        return
+    attributes, slots = state if type(state) is tuple and len(state) == 2 else (state, {})
+    if attributes:
+        target.__dict__.update(attributes)
+    for name, value in (slots or {}).items():
+        setattr(target, name, value)
 
 
 def key(value: Any, depth: int = 0) -> Any:
@@ -236,8 +304,8 @@ _STEPS: dict[bytes, Callable[[_Machine], Any]] = {
     pickle.SHORT_BINUNICODE: _push(lambda m: _text(m.counted("<B"))),
     pickle.BINUNICODE: _push(lambda m: _text(m.counted("<I"))),
     pickle.BINUNICODE8: _push(lambda m: _text(m.counted("<Q"))),
-    pickle.SHORT_BINSTRING: _push(lambda m: m.counted("<B").decode("latin1")),  # a text of Python 2
-    pickle.BINSTRING: _push(lambda m: m.counted("<I").decode("latin1")),
+    pickle.SHORT_BINSTRING: _push(lambda m: m.old_text(m.counted("<B"))),
+    pickle.BINSTRING: _push(lambda m: m.old_text(m.counted("<I"))),
     pickle.SHORT_BINBYTES: _push(lambda m: m.counted("<B")),
     pickle.BINBYTES: _push(lambda m: m.counted("<I")),
     pickle.BINBYTES8: _push(lambda m: m.counted("<Q")),
@@ -258,7 +326,7 @@ _STEPS: dict[bytes, Callable[[_Machine], Any]] = {
     pickle.GLOBAL: lambda m: m.name(m.source.line(), m.source.line()),
     pickle.STACK_GLOBAL: lambda m: m.name(*m.last(2)),
     pickle.REDUCE: _Machine.call,
-    pickle.NEWOBJ: _Machine.call,
+    pickle.NEWOBJ: _Machine.new,
     pickle.BUILD: _Machine.build,
     pickle.BINPERSID: _Machine.persist,
     pickle.BINPUT: lambda m: m.store(m.number("<B")),

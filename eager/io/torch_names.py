@@ -1,12 +1,12 @@
 """What the names stand for that files of PyTorch's may use, and how tensors come out of their memories.
 
-These names are all: what a pickle says besides is refused. As `torch.load(weights_only=True)` has it.
+What else a pickle may say, the program that loads it has to allow (`allowed.py`).
 """
 
 from __future__ import annotations
 
+import copyreg
 import math
-import pickle
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,18 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
+from fusegrad.eager.core.memory_order import sparse_coo, strided
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.places.device import device
 from fusegrad.eager.core.places.meta import meta_array
+from fusegrad.eager.core.public import home
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.io import arrays
+from fusegrad.eager.io.interop import OWN_ATTRIBUTES, OWN_SLOTS
 from fusegrad.eager.io.pickle_machine import Damaged, Maker, key, made, plain_attributes
-from fusegrad.eager.nn.parameter import Parameter
+from fusegrad.eager.io.storage import TypedStorage
+from fusegrad.eager.nn.parameter import Buffer, Parameter
+from fusegrad.eager.ops.overrides.asking import of_class
 
 OLDER_MAGIC, OLDER_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # how files before PyTorch 1.6 begin
 
@@ -49,34 +54,22 @@ class StorageType:
         self.dtype = dtype
 
 
-class Storage:
-    """A memory of a file: its bytes, the dtype of its elements, and the tensor that views of it come from."""
+class Storage(TypedStorage):
+    """A memory of a file: its bytes, the dtype of its elements, and the tensor that views of it come from.
 
-    def __init__(self, memory: np.ndarray, dtype: DType | None) -> None:
-        self.memory, self.dtype = memory, dtype
+    kind: the dtype, or None for bytes of which tensors say what they are.
+    """
+
+    def __init__(self, memory: np.ndarray, kind: DType | None) -> None:
+        super().__init__(memory, kind or dtypes.uint8)
+        self.memory, self.kind = memory, kind
         self.whole = wrap(memory)
-        self.filled(memory)
 
-    def filled(self, content: Any) -> None:
-        """Put `content` into the memory; as truth values, all bytes but 0 are 1."""
-        read = np.frombuffer(content, np.uint8)
-        self.memory[...] = read != 0 if self.dtype is dtypes.bool_ else read
-
-
-def find(module: str, name: str) -> Any:
-    """What a name in a pickle stands for. Raises UnpicklingError for all that is not listed."""
-    module = {"__builtin__": "builtins"}.get(module, module)
-    try:
-        return _NAMES[module, name]
-    except KeyError:
-        pass
-    if module in ("torch._utils", "torch") and ("sparse" in name or "quantize" in name or "qtensor" in name):
-        raise pickle.UnpicklingError(f"it holds a tensor of a kind that cannot be loaded: {module}.{name}")
-    raise pickle.UnpicklingError(
-        f"Unsupported global: GLOBAL {module}.{name} is not one of the names that may stand in a file. To "
-        "load it would mean to run code that the file names; only tensors and plain values are loaded. Have "
-        "the program that wrote it save a state_dict()"
-    )
+    def checked(self) -> Storage:
+        """Itself, once its truth values are 0 or 1: all bytes but 0 are."""
+        if self.kind is dtypes.bool_ and self.memory.size and self.memory.max() > 1:
+            self.memory[...] = self.memory != 0
+        return self
 
 
 def _natural(*numbers: Any) -> None:
@@ -124,7 +117,7 @@ def _tensor_v2(
     hooks: Any = None,
     metadata: Any = None,
 ) -> Tensor:
-    dtype = storage.dtype if type(storage) is Storage else None
+    dtype = storage.kind if type(storage) is Storage else None
     return _view(storage, dtype, offset, size, stride, requires_grad)
 
 
@@ -150,23 +143,37 @@ def _parameter(data: Any = None, requires_grad: Any = True, *hooks: Any) -> Tens
     return _requiring(parameter, requires_grad)
 
 
-def _with_attributes(maker: Any, kind: Any, arguments: Any, attributes: Any) -> Tensor:
-    """A tensor on which its program has set attributes; what begins with a line was PyTorch's own."""
-    if type(maker) is not Maker or type(arguments) is not tuple:
+def _with_attributes(maker: Any, kind: Any, arguments: Any, state: Any) -> Tensor:
+    """A tensor of a class of its own, or one on which its program has set attributes."""
+    if type(arguments) is not tuple or not isinstance(kind, type) or not issubclass(kind, Tensor):
         raise Damaged("a tensor is made by what makes none")
     tensor = made(maker, arguments)
-    if not isinstance(tensor, Tensor) or not plain_attributes(attributes, type(tensor)):
+    if not isinstance(tensor, Tensor):
+        raise Damaged("attributes are set on what is no tensor")
+    if kind is Tensor and type(state) is dict and state.pop("_is_buffer", False):
+        kind = Buffer
+    return give_state(tensor if type(tensor) is kind else of_class(tensor, kind), state)
+
+
+def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> Tensor:
+    return give_state(_parameter(data, requires_grad), state)
+
+
+def give_state(tensor: Any, state: Any) -> Any:
+    """A tensor with what `own_state` gave of another one: attributes hide nothing that all tensors have."""
+    kind = type(tensor)
+    if hasattr(kind, "__setstate__"):
+        kind.__setstate__(tensor, state)
+        return tensor
+    attributes, slots = state if type(state) is tuple and len(state) == 2 else (state, {})
+    free = {} if home(kind) is not None else dict.fromkeys(copyreg._slotnames(kind))  # type: ignore[attr-defined]
+    if not plain_attributes(attributes or {}, Tensor) or not free.keys() - OWN_SLOTS >= (slots or {}).keys():
         raise Damaged("attributes are set on what is no tensor, or hide what a tensor has")
-    vars(tensor).update({name: value for name, value in attributes.items() if not name.startswith("_")})
+    own = {name: value for name, value in (attributes or {}).items() if name not in OWN_ATTRIBUTES}
+    vars(tensor).update(own)
+    for name, value in (slots or {}).items():
+        setattr(tensor, name, value)
     return tensor
-
-
-def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, attributes: Any) -> Tensor:
-    parameter = _parameter(data, requires_grad)
-    if not plain_attributes(attributes, Parameter):
-        raise Damaged("attributes of a parameter hide what it has")
-    vars(parameter).update({n: value for n, value in attributes.items() if not n.startswith("_")})
-    return parameter
 
 
 def _without_values(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
@@ -216,6 +223,10 @@ def _size(sizes: Any = ()) -> Size:
     return Size(sizes)
 
 
+def _layout(name: Any) -> Any:
+    return {"torch.strided": strided, "torch.sparse_coo": sparse_coo}[name]
+
+
 def _complex(real: Any, imaginary: Any = 0.0) -> complex:
     if type(real) is not float or type(imaginary) is not float:
         raise Damaged("a complex number has no parts")
@@ -238,6 +249,7 @@ def _makers() -> dict[tuple[str, str], Callable[..., Any]]:
         ("builtins", "bytearray"): _bytearray,
         ("builtins", "complex"): _complex,
         ("_codecs", "encode"): _encoded,
+        ("torch.serialization", "_get_layout"): _layout,
         ("torch", "Size"): _size,
         ("torch", "device"): device,
         ("torch.nn.parameter", "Parameter"): _parameter,
@@ -246,10 +258,10 @@ def _makers() -> dict[tuple[str, str], Callable[..., Any]]:
     }
 
 
-_NAMES: dict[tuple[str, str], Any] = {
+NAMES: dict[tuple[str, str], Any] = {
     **{place: Maker(make) for place, make in _makers().items()},
     **{("torch", dtype.name): dtype for dtype in (*dtypes.ALL, dtypes.bfloat16)},
-    **{("torch", name): StorageType(dtype) for dtype, name in STORAGES.items()},
+    **{(m, name): StorageType(dtype) for dtype, name in STORAGES.items() for m in ("torch", "torch.cuda")},
     ("torch.storage", "UntypedStorage"): StorageType(None),
     ("torch", "Tensor"): Tensor,
     **arrays.NAMES,

@@ -1,60 +1,127 @@
-"""Writing what `torch.load(weights_only=True)` reads: a zip archive with a pickle, and memories beside it.
+"""Writing files that `torch.load` reads: a zip archive with a pickle, and memories beside it.
 
-In: tensors and plain values, in containers. Out: the archive. The pickle is put together here, instruction by
-instruction, since Python's own writer would import what it names. Tensors that overlap in memory still do so
-when they are loaded; of a memory no more is written than its tensors reach.
+In: any value that pickle takes. Out: the archive. The pickle is that of Python's own pickler but for tensors
+and memories, which refer to memories of the archive, and for what PyTorch has of the same name, which is
+written under that. Tensors that overlap in memory still do so when they are loaded; of a memory no more is
+written than its tensors reach, so where they lie in it is filled in when all are known.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
+import sys
 import zipfile
+import zlib
 from collections import OrderedDict
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import IO, Any, cast
 
 import numpy as np
 
-from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
+from fusegrad.eager.core.dtypes import DType, uint8
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.memory_order import layout
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.places.device import device
 from fusegrad.eager.core.tensor import Size, Tensor
-from fusegrad.eager.io.arrays import ARRAY_KINDS
-from fusegrad.eager.io.files import refused
+from fusegrad.eager.io import class_names, options
+from fusegrad.eager.io.interop import own_state
+from fusegrad.eager.io.memories import Memories, Memory, address, fitting
+from fusegrad.eager.io.storage import TypedStorage, UntypedStorage
 from fusegrad.eager.io.torch_names import OLDER_MAGIC, OLDER_PROTOCOL, STORAGES
-from fusegrad.eager.nn.parameter import Parameter
+from fusegrad.eager.io.torch_states import for_torch
+from fusegrad.eager.nn.module import Module
+from fusegrad.eager.nn.parameter import Buffer, Parameter
+from fusegrad.eager.optim.optimizer import ParameterGroup
+from fusegrad.eager.optim.schedules.base import LRScheduler
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_KINDS = (
-    "tensors, arrays of numbers, plain values, dtypes, sizes, devices, and dicts, lists, tuples and sets of "
-    "them"
-)
-_ROOT, _ALIGNED = "archive", 64  # PyTorch maps memories that begin at such places
+_ROOT = "archive"
+_DEEPEST = 10_000  # calls in each other: Python's own, which take none of the stack of C
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set})
 
 
-def write_torch(obj: Any, file: IO[bytes], zipped: bool = True) -> None:
-    """Write `obj` to a file that is open and empty. Raises TypeError, naming the place, for other values.
+def write_torch(
+    value: Any,
+    file: IO[bytes],
+    zipped: bool = True,
+    pickle_module: Any = pickle,
+    protocol: int = 2,
+    byte_order: bool = True,
+) -> None:
+    """Write `value` to a file that is open. Raises what pickle raises for what cannot be pickled.
 
     zipped: False for the form that PyTorch had before 1.6, with the memories one after the other.
     """
-    memories = _Memories(zipped)
-    try:
-        memories.collect(obj, set())
-        written = _Pickle(memories)
-        written.value(obj, ())
-    except RecursionError:
-        raise failure(ValueError, "obj: containers lie in each other too deeply to be written") from None
-    described = pickle.PROTO + b"\x02" + b"".join(written.out) + pickle.STOP
+    memories = Memories()
+    described = _described(value, memories, zipped, pickle_module, protocol)
     if not zipped:
-        _write_older(file, described, memories.kept)
+        _write_older(file, described, memories.kept, protocol)
         return
-    with zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(cast("IO[bytes]", _Forward(file)), "w") as archive:
         _write(archive, "data.pkl", described)
-        _write(archive, "byteorder", b"little")
+        _write(archive, ".format_version", b"1")
+        _write(archive, ".storage_alignment", str(options.save.storage_alignment).encode())
+        if byte_order:
+            _write(archive, "byteorder", sys.byteorder.encode())
         for key, memory in enumerate(memories.kept):
-            _write(archive, f"data/{key}", memory.bytes())
+            _write(archive, f"data/{key}", _content(memory))
         _write(archive, "version", b"3\n")
+
+
+def _content(memory: Memory) -> Any:
+    return memoryview(bytes(memory.stop - memory.start)) if options.skipped.data else memory.bytes()
+
+
+def _described(value: Any, memories: Memories, zipped: bool, pickle_module: Any, protocol: int) -> bytes:
+    """The pickle of a value, with the places of its tensors filled in."""
+    base = pickle._Pickler if pickle_module in (None, pickle) else pickle_module.Pickler
+    if not issubclass(base, pickle._Pickler):
+        raise failure(
+            TypeError,
+            f"pickle_module: the Pickler of {pickle_module.__name__} is not derived from Python's own",
+        )
+    writer = _writer_of(base)(memories, zipped, protocol)
+    with _room_for_calls():
+        try:
+            writer.dump(value)
+        except RecursionError:
+            raise failure(ValueError, "obj: containers lie in each other too deeply to be written") from None
+    of = memories.joined()
+    for place, fill in writer.to_fill:
+        writer.pieces[place] = fill(of)
+    return b"".join(writer.pieces)
+
+
+@contextmanager
+def _room_for_calls() -> Iterator[None]:
+    """Let objects lie in each other as deeply as C's pickler has them."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+class _Forward:
+    """A file that is only written to: places in the archive count from where it begins."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.place = file, 0
+
+    def write(self, content: Any) -> int:
+        self.file.write(content)
+        self.place += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self.place
+
+    def flush(self) -> None:
+        self.file.flush()
 
 
 def _write(archive: zipfile.ZipFile, name: str, content: Any) -> None:
@@ -62,20 +129,26 @@ def _write(archive: zipfile.ZipFile, name: str, content: Any) -> None:
     member = zipfile.ZipInfo(f"{_ROOT}/{name}")
     large = len(content) >= zipfile.ZIP64_LIMIT // 2
     before = archive.fp.tell() + 30 + len(member.filename) + 4 + (20 if large else 0)  # type: ignore[union-attr]
-    filling = -before % _ALIGNED
+    filling = -before % options.save.storage_alignment
     member.extra = b"FB" + struct.pack("<H", filling) + b"Z" * filling
-    member.file_size = len(content)
-    with archive.open(member, "w", force_zip64=large) as out:
-        out.write(content)
+    member.file_size = member.compress_size = len(content)
+    member.CRC = zlib.crc32(content) if options.save.compute_crc32 else 0
+    member.header_offset = archive.fp.tell()  # type: ignore[union-attr]
+    archive.fp.write(member.FileHeader(large))  # type: ignore[union-attr]
+    archive.fp.write(content)  # type: ignore[union-attr]
+    archive.filelist.append(member)
+    archive.NameToInfo[member.filename] = member
+    archive.start_dir = archive.fp.tell()  # type: ignore[union-attr]
+    archive._didModify = True  # type: ignore[attr-defined]
 
 
-def _write_older(file: IO[bytes], described: bytes, memories: list[_Memory]) -> None:
-    machine = {"protocol_version": OLDER_PROTOCOL, "little_endian": True}
+def _write_older(file: IO[bytes], described: bytes, memories: list[Memory], protocol: int) -> None:
+    machine = {"protocol_version": OLDER_PROTOCOL, "little_endian": sys.byteorder == "little"}
     sizes = {"short": 2, "int": 4, "long": 4}
     for value in (OLDER_MAGIC, OLDER_PROTOCOL, machine | {"type_sizes": sizes}):
-        file.write(pickle.dumps(value, 2))
+        file.write(pickle.dumps(value, protocol))
     file.write(described)
-    file.write(pickle.dumps([str(memory.key) for memory in memories], 2))
+    file.write(pickle.dumps([str(memory.key) for memory in memories], protocol))
     for memory in memories:
         content = memory.bytes()
         step = memory.dtype.itemsize if memory.dtype in STORAGES else 1
@@ -83,302 +156,188 @@ def _write_older(file: IO[bytes], described: bytes, memories: list[_Memory]) -> 
         file.write(content)
 
 
-class _Memory:
-    """A part of memory that tensors lie in, from byte `start` to byte `stop`."""
+class _Name:
+    """A name of PyTorch's, which reading the file looks up, and calls."""
 
-    def __init__(self, start: int, stop: int, array: np.ndarray) -> None:
-        self.start, self.stop, self.dtype = start, stop, FROM_NUMPY[array.dtype]
-        self.arrays = [array]
-        self.key = -1
+    def __init__(self, module: str, name: str) -> None:
+        self.instruction = pickle.GLOBAL + f"{module}\n{name}\n".encode()
 
-    def bytes(self) -> memoryview:
-        """The bytes, gaps between its tensors included."""
-        if len(self.arrays) == 1 and self.arrays[0].flags.c_contiguous:
-            content = self.arrays[0].reshape(-1)
+    def __call__(self) -> None:
+        """The pickler asks that what it has called can be."""
+
+
+class _Lying:
+    """The memory that an array lies in, as a value of the file."""
+
+    def __init__(self, array: np.ndarray, dtype: DType | None = None) -> None:
+        self.array, self.dtype = array, dtype
+        self.number = -1
+
+
+class _Offset:
+    """At which element of its memory an array begins."""
+
+    def __init__(self, lying: _Lying) -> None:
+        self.lying = lying
+
+
+class _Inner:
+    """The tensor that a parameter, or one with attributes, is made of."""
+
+    def __init__(self, reduced: Any) -> None:
+        self.reduced = reduced
+
+
+def _names(module: str, *names: str) -> dict[str, _Name]:
+    return {name: _Name(module, name) for name in names}
+
+
+_MAKERS = {
+    **_names("torch", "Size", "device", "Tensor"),
+    **_names("torch._tensor", "_rebuild_from_type_v2"),
+    **_names("torch.serialization", "_get_layout"),
+    **_names("torch._utils", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter"),
+    **_names("torch._utils", "_rebuild_parameter_with_state", "_rebuild_meta_tensor_no_storage"),
+}
+
+
+class _Writing:
+    """What a pickler of Python's is besides to write a file of PyTorch's."""
+
+    save: Callable[..., None]
+    write: Callable[[Any], None]
+    memoize: Callable[[Any], None]
+    save_reduce: Callable[..., None]
+    proto: int
+    framer: Any
+
+    def __init__(self, memories: Memories, zipped: bool, protocol: int) -> None:
+        self.pieces: list[bytes] = []
+        self.to_fill: list[tuple[int, Callable[[list[Memory]], bytes]]] = []
+        self.memories, self.zipped = memories, zipped
+        super().__init__(_Pieces(self.pieces), protocol)  # type: ignore[call-arg]
+        self.framer.start_framing = lambda: None  # the sizes of frames would be known too late
+
+    def reducer_override(self, value: Any) -> Any:
+        """How tensors, modules and options are made again; `NotImplemented` for all that is not ours."""
+        kind = type(value)
+        if kind in _ATOMS:
+            return NotImplemented
+        if isinstance(value, Tensor) and kind.__reduce__ is Tensor.__reduce__:
+            return self._tensor(value) if kind.__reduce_ex__ is object.__reduce_ex__ else NotImplemented
+        if isinstance(value, (Module, LRScheduler)):
+            reduced = value.__reduce_ex__(self.proto)
+            state = reduced[2:3] if isinstance(reduced, tuple) else ()
+            return (*reduced[:2], for_torch(value, state[0]), *reduced[3:]) if state else reduced
+        if kind is Size:
+            return _MAKERS["Size"], (tuple(value),)
+        if kind is device:
+            return _MAKERS["device"], (str(value),)
+        if kind is layout:
+            return _MAKERS["_get_layout"], (str(value),)
+        return NotImplemented
+
+    def save_global(self, value: Any, name: str | None = None) -> None:
+        """A class or function: under PyTorch's name where it has one."""
+        place = class_names.written(value, name)
+        if place is None:
+            super().save_global(value, name)  # type: ignore[misc]
         else:
-            content = np.zeros(self.stop - self.start, np.uint8)
-            for array in self.arrays:
-                place = _address(array) - self.start
-                view = np.ndarray(array.shape, array.dtype, content, place, array.strides)
-                view[...] = array
-        return memoryview(content.view(np.uint8))  # type: ignore[arg-type]
+            self.write(_Name(*place).instruction)
+            self.memoize(value)
 
-
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
-
-
-def _bounds(array: np.ndarray) -> tuple[int, int]:
-    return np.lib.array_utils.byte_bounds(array) if array.size else (_address(array), _address(array))
-
-
-class _Memories:
-    """The memories of all tensors of a file, which is an archive if `zipped`; those that overlap are one."""
-
-    def __init__(self, zipped: bool) -> None:
-        self.zipped = zipped
-        self.arrays: dict[int, np.ndarray] = {}  # by the id of the tensor
-        self.of: dict[int, _Memory] = {}
-        self.kept: list[_Memory] = []
-        self._found: list[_Memory] = []
-
-    def collect(self, value: Any, seen: set[int]) -> None:
-        """Note the tensors in a value."""
-        if isinstance(value, Tensor):
-            if id(value) not in self.arrays and not value.is_meta:
-                self.arrays[id(value)] = value._leave("save", lambda: _steps_fit(value.array))
-            self.collect(_attributes(value), seen)
-            return
-        if not isinstance(value, (dict, list, tuple, set)) or id(value) in seen:
-            return
-        seen.add(id(value))
-        for part in value.values() if isinstance(value, dict) else value:
-            self.collect(part, seen)
-        if isinstance(value, OrderedDict):
-            self.collect(vars(value), seen)
-
-    def join(self) -> None:
-        """Make one memory of what overlaps, if it is of one dtype and its elements fall together."""
-        for start, stop, name in sorted((*_bounds(a), name) for name, a in self.arrays.items()):
-            array = self.arrays[name]
-            last = self._found[-1] if self._found else None
-            if last is not None and start < last.stop and FROM_NUMPY[array.dtype] is not last.dtype:
-                raise failure(
-                    RuntimeError,
-                    "Cannot save multiple tensors or storages that view the same data as different types",
-                )
-            if last is not None and start < last.stop and _joins(last, start, array):
-                last.stop = max(last.stop, stop)
-                last.arrays.append(array)
-            else:
-                last = _Memory(start, stop, array)
-                self._found.append(last)
-            self.of[name] = last
-
-    def memory_of(self, tensor: Tensor) -> tuple[_Memory, np.ndarray]:
-        """The memory of a tensor, numbered when it is asked for first; and the tensor's array."""
-        if not self._found:
-            self.join()
-        memory = self.of[id(tensor)]
-        if memory.key < 0:
-            memory.key = len(self.kept)
-            self.kept.append(memory)
-        return memory, self.arrays[id(tensor)]
-
-
-def _joins(memory: _Memory, start: int, array: np.ndarray) -> bool:
-    """Whether an array that overlaps with a memory can be said to lie in it."""
-    return (start - memory.start) % array.dtype.itemsize == 0
-
-
-def _steps_fit(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy where its steps are backwards or between elements, which PyTorch has not."""
-    step = array.dtype.itemsize
-    fits = array.dtype.isnative and all(s >= 0 and s % step == 0 for s in array.strides)
-    return array if fits else np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-
-
-class _Pickle:
-    """The instructions for one value. Containers and tensors that occur twice are the same object again."""
-
-    def __init__(self, memories: _Memories) -> None:
-        self.memories = memories
-        self.out: list[bytes] = []
-        self.known: dict[
-            int, tuple[int, Any]
-        ] = {}  # by id: the place in the memo, and the object, to keep it
-
-    def value(self, value: Any, place: tuple[Any, ...]) -> None:
-        """Write a value. Raises TypeError, naming its place in the whole, where it cannot be written."""
-        if isinstance(value, np.generic) and isinstance(value.item(), _PLAIN):
-            value = value.item()
-        if type(value) in _PLAIN:
-            self._plain(value, place)
-        elif id(value) in self.known:
-            self.out.append(pickle.LONG_BINGET + struct.pack("<I", self.known[id(value)][0]))
-        elif isinstance(value, Tensor):
-            self._tensor(value)
-        elif type(value) is np.ndarray and value.dtype.kind in ARRAY_KINDS:
-            self._array(value)
-        elif isinstance(value, dict):
-            self._dict(value, place)
-        elif isinstance(value, list):
-            self._empty(pickle.EMPTY_LIST, value)
-            self._all(list(enumerate(value)), place, pickle.APPENDS)
-        elif isinstance(value, Size):
-            self._call("torch", "Size", tuple(value))
-        elif isinstance(value, tuple):
-            self._tuple(value, place)
-        elif type(value) is set:
-            self._call("builtins", "set", list(value))
-            self._keep(value)
-        elif isinstance(value, DType):
-            self._name("torch", value.name)
-        elif isinstance(value, device):
-            self._call("torch", "device", str(value))
-        else:
-            raise refused(value, place, f"a value of type {type(value).__name__}", _KINDS)
-
-    def _plain(self, value: Any, place: tuple[Any, ...]) -> None:
-        if value is None or isinstance(value, bool):
-            self.out.append({None: pickle.NONE, True: pickle.NEWTRUE, False: pickle.NEWFALSE}[value])
-        elif isinstance(value, int):
-            self._int(value, place)
-        elif isinstance(value, float):
-            self.out.append(pickle.BINFLOAT + struct.pack(">d", value))
-        elif isinstance(value, complex):
-            self._call("builtins", "complex", value.real, value.imag)
-        elif isinstance(value, bytes):
-            self._call("_codecs", "encode", value.decode("latin1"), "latin1")
-        else:
-            text = value.encode("utf-8", "surrogatepass")
-            self.out.append(pickle.BINUNICODE + struct.pack("<I", len(text)) + text)
-
-    def _int(self, value: int, place: tuple[Any, ...]) -> None:
-        if -(1 << 31) <= value < 1 << 31:
-            self.out.append(pickle.BININT + struct.pack("<i", value))
-            return
-        digits = pickle.encode_long(value)
-        if len(digits) > 255:
-            raise refused(value, place, "an integer of more than 2039 bits", _KINDS)
-        self.out.append(pickle.LONG1 + bytes([len(digits)]) + digits)
-
-    def _name(self, module: str, name: str) -> None:
-        self.out.append(pickle.GLOBAL + f"{module}\n{name}\n".encode())
-
-    def _call(self, module: str, name: str, *arguments: Any) -> None:
-        self._name(module, name)
-        self._tuple(arguments, ())
-        self.out.append(pickle.REDUCE)
-
-    def _keep(self, value: Any) -> None:
-        """Remember the object that was just written."""
-        number = len(self.known)
-        self.known[id(value)] = number, value
-        self.out.append(pickle.LONG_BINPUT + struct.pack("<I", number))
-
-    def _empty(self, instruction: bytes, value: Any) -> None:
-        self.out.append(instruction)
-        self._keep(value)
-
-    def _all(self, items: list[tuple[Any, Any]], place: tuple[Any, ...], instruction: bytes) -> None:
-        """Parts between a mark and the instruction that takes them."""
-        self.out.append(pickle.MARK)
-        for name, part in items:
-            self.value(part, (*place, name))
-        self.out.append(instruction)
-
-    def _tuple(self, value: tuple[Any, ...], place: tuple[Any, ...]) -> None:
-        self._all(list(enumerate(value)), place, pickle.TUPLE)
-
-    def _dict(self, value: dict[Any, Any], place: tuple[Any, ...]) -> None:
-        if isinstance(value, OrderedDict):
-            self._call("collections", "OrderedDict")
-            self._keep(value)
-        else:
-            self._empty(pickle.EMPTY_DICT, value)
-        self.out.append(pickle.MARK)
-        for name, part in value.items():
-            if not _is_key(name):
-                raise refused(name, place, f"a dict key of type {type(name).__name__}", _KINDS)
-            self.value(name, place)
-            self.value(part, (*place, name))
-        self.out.append(pickle.SETITEMS)
-        if isinstance(value, OrderedDict) and vars(value):
-            self.value(vars(value), place)
-            self.out.append(pickle.BUILD)
-
-    def _array(self, array: np.ndarray) -> None:
-        """As NumPy pickles its arrays."""
-        self._name("numpy._core.multiarray", "_reconstruct")
-        self.out.append(pickle.MARK)
-        self._name("numpy", "ndarray")
-        for part in ((0,), b"b"):
-            self.value(part, ())
-        self.out.append(pickle.TUPLE + pickle.REDUCE)
-        self._keep(array)
-        self.out.append(pickle.MARK)
-        self.value(1, ())
-        self._tuple(array.shape, ())
-        self._call("numpy", "dtype", array.dtype.str[1:], False, True)
-        self._tuple((3, array.dtype.str[0], None, None, None, -1, -1, 0), ())
-        self.out.append(pickle.BUILD)
-        self.value(False, ())
-        self._plain(array.tobytes(), ())
-        self.out.append(pickle.TUPLE + pickle.BUILD)
-
-    def _tensor(self, tensor: Tensor) -> None:
+    def _tensor(self, tensor: Tensor) -> Any:
         """A view of a memory, or one of none; a parameter, where it is one; with its attributes."""
-        attributes = _attributes(tensor)
-        if isinstance(tensor, Parameter):
-            self._name("torch._utils", f"_rebuild_parameter{'_with_state' if attributes else ''}")
-            self.out.append(pickle.MARK)
-            self._maker(tensor)
-            self._arguments(tensor, False)
-            self.out.append(pickle.REDUCE)
-            self.value(tensor.requires_grad, ())
-            self._call("collections", "OrderedDict")
-            if attributes:
-                self.value(attributes, ())
-            self.out.append(pickle.TUPLE)
-        elif attributes:
-            self._name("torch._tensor", "_rebuild_from_type_v2")
-            self.out.append(pickle.MARK)
-            self._maker(tensor)
-            self._name("torch", "Tensor")
-            self._arguments(tensor, tensor.requires_grad)
-            self.value(attributes, ())
-            self.out.append(pickle.TUPLE)
-        else:
-            self._maker(tensor)
-            self._arguments(tensor, tensor.requires_grad)
-        self.out.append(pickle.REDUCE)
-        self._keep(tensor)
+        kind, state = type(tensor), own_state(tensor)
+        if isinstance(tensor, Parameter) and kind is Parameter:
+            made: tuple[Any, ...] = _Inner(self._plain(tensor, False)), tensor.requires_grad, OrderedDict()
+            if state:
+                return _MAKERS["_rebuild_parameter_with_state"], (*made, state)
+            return _MAKERS["_rebuild_parameter"], made
+        maker, arguments = self._plain(tensor, tensor.requires_grad)
+        if kind in (Tensor, Buffer) and not state:
+            return maker, arguments
+        named = _MAKERS["Tensor"] if kind in (Tensor, Buffer) else kind
+        return _MAKERS["_rebuild_from_type_v2"], (maker, named, arguments, state)
 
-    def _maker(self, tensor: Tensor) -> None:
-        """What makes a tensor like this one."""
-        kind = "tensor_v2" if tensor.dtype in STORAGES else "tensor_v3"
-        self._name("torch._utils", f"_rebuild_{'meta_tensor_no_storage' if tensor.is_meta else kind}")
-
-    def _arguments(self, tensor: Tensor, requires_grad: bool) -> None:
-        """What that is given."""
+    def _plain(self, tensor: Tensor, requires_grad: bool) -> Any:
+        """What makes the tensor without its class and attributes, and what that is given."""
         if tensor.is_meta:
-            self._tuple((tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), requires_grad), ())
-            return
-        memory, array = self.memories.memory_of(tensor)
-        step = array.dtype.itemsize
+            given = tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), requires_grad
+            return _MAKERS["_rebuild_meta_tensor_no_storage"], given
+        array = tensor._leave("save", lambda: fitting(tensor.array))
+        lying = _Lying(array)
+        laid = lying, _Offset(lying), tuple(array.shape), tuple(wrap(array).stride())
+        if tensor.dtype in STORAGES:
+            return _MAKERS["_rebuild_tensor_v2"], (*laid, requires_grad, OrderedDict())
+        return _MAKERS["_rebuild_tensor_v3"], (*laid, requires_grad, OrderedDict(), tensor.dtype)
+
+    def _save_lying(self, lying: _Lying) -> None:
+        lying.number = self.memories.note(lying.array, lying.dtype)
+        self._later(lambda of: self._reference(of[lying.number]))
+
+    def _save_storage(self, storage: UntypedStorage) -> None:
+        """A memory by itself: all of it, as elements of its dtype."""
+        dtype = storage.dtype if isinstance(storage, TypedStorage) else uint8
+        self._save_lying(_Lying(storage._as_bytes(), dtype))
+
+    def _save_offset(self, offset: _Offset) -> None:
+        array = offset.lying.array
+
+        def place(of: list[Memory]) -> bytes:
+            first = address(array) - of[offset.lying.number].start
+            return _number(first // array.dtype.itemsize)
+
+        self._later(place)
+
+    def _save_inner(self, inner: _Inner) -> None:
+        self.save_reduce(*inner.reduced)
+
+    def _save_name(self, name: _Name) -> None:
+        self.write(name.instruction)
+        self.memoize(name)
+
+    def _later(self, fill: Callable[[list[Memory]], bytes]) -> None:
+        self.to_fill.append((len(self.pieces), fill))
+        self.write(b"")
+
+    def _reference(self, memory: Memory) -> bytes:
+        """The instructions that refer to a memory."""
         named = memory.dtype in STORAGES
-        self.out.append(pickle.MARK + pickle.MARK)
-        self.value("storage", ())
-        if named:
-            self._name("torch", STORAGES[memory.dtype])
-        elif not self.memories.zipped:
-            self._name("torch", "ByteStorage")
-        else:
-            self._name("torch.storage", "UntypedStorage")
-        for part in (str(memory.key), "cpu", (memory.stop - memory.start) // (step if named else 1)):
-            self.value(part, ())
-        if not self.memories.zipped:
-            self.value(None, ())  # no memory is a part of another one
-        self.out.append(pickle.TUPLE + pickle.BINPERSID)
-        self.value((_address(array) - memory.start) // step, ())
-        self._tuple(tuple(array.shape), ())
-        self._tuple(wrap(array).stride(), ())
-        self.value(requires_grad, ())
-        self._call("collections", "OrderedDict")
-        if not named:
-            self.value(memory.dtype, ())
-        self.out.append(pickle.TUPLE)
+        step = memory.dtype.itemsize if named else 1
+        untyped = ("torch.storage", "UntypedStorage") if self.zipped else ("torch", "ByteStorage")
+        name = _Name("torch", STORAGES[memory.dtype]) if named else _Name(*untyped)
+        size = _number((memory.stop - memory.start) // step)
+        parts = [_text("storage"), name.instruction, _text(str(memory.key)), _text("cpu"), size]
+        if not self.zipped:
+            parts.append(pickle.NONE)  # no memory is a part of another one
+        return pickle.MARK + b"".join(parts) + pickle.TUPLE + pickle.BINPERSID
 
 
-def _attributes(tensor: Tensor) -> dict[str, Any]:
-    """What a program has set on a tensor; what begins with a line is nobody's but its maker's."""
-    return {name: value for name, value in vars(tensor).items() if not name.startswith("_")}
+class _Pieces:
+    """A file whose contents are a list, in which pieces can be put later."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.write = pieces.append
 
 
-def _is_key(name: Any) -> bool:
-    if isinstance(name, tuple):
-        return all(map(_is_key, name))
-    return isinstance(name, (*_PLAIN, DType, device)) or (
-        isinstance(name, np.generic) and isinstance(name.item(), _PLAIN)
-    )
+def _writer_of(base: Any) -> Any:
+    """A class of picklers that is derived from `base`."""
+    table = type(base.dispatch)(base.dispatch)
+    table[FunctionType] = _Writing.save_global
+    table[_Lying], table[_Offset] = _Writing._save_lying, _Writing._save_offset
+    table[UntypedStorage] = table[TypedStorage] = _Writing._save_storage
+    table[ParameterGroup] = table[dict]  # as PyTorch has them
+    table[_Inner], table[_Name] = _Writing._save_inner, _Writing._save_name
+    return type("Writer", (_Writing, base), {"dispatch": table})
+
+
+def _text(text: str) -> bytes:
+    return pickle.BINUNICODE + struct.pack("<I", len(text)) + text.encode()
+
+
+def _number(number: int) -> bytes:
+    if number < 1 << 31:
+        return pickle.BININT + struct.pack("<i", number)
+    digits = pickle.encode_long(number)
+    return pickle.LONG1 + bytes([len(digits)]) + digits

@@ -139,7 +139,11 @@ class Module(Hooked, Moved, Saved):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        # Files that PyTorch wrote have other dicts here, and its older versions had fewer.
         self.__dict__.update(state)
+        for place in (*HOOKS, "_parameters", "_buffers", "_modules"):
+            self.__dict__[place] = dict(self.__dict__.get(place, ()))
+        self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter (None keeps the name without one)."""

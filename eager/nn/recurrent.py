@@ -122,9 +122,7 @@ class RNNBase(Module):
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
         self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
         self._check_arguments(dropout)
-        self._suffixes = [
-            f"l{layer}{end}" for layer in range(num_layers) for end in ("", "_reverse")[: 1 + bidirectional]
-        ]
+        self._suffixes = self._named_layers()
         gates, given = _GATES[mode] * hidden_size, proj_size or hidden_size
         for suffix in self._suffixes:
             size = input_size if suffix.startswith("l0") else given * (1 + bidirectional)
@@ -136,6 +134,18 @@ class RNNBase(Module):
             if proj_size:
                 setattr(self, f"weight_hr_{suffix}", parameter(proj_size, hidden_size, dtype=dtype))
         self.reset_parameters()
+
+    def _named_layers(self) -> list[str]:
+        ends = ("", "_reverse")[: 1 + self.bidirectional]
+        return [f"l{layer}{end}" for layer in range(self.num_layers) for end in ends]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Files that PyTorch wrote have the weights once more, in lists.
+        for name in ("_flat_weights", "_flat_weights_names", "_all_weights"):
+            self.__dict__.pop(name, None)
+        self.__dict__.setdefault("proj_size", 0)
+        self._suffixes = self._named_layers()
 
     def _check_arguments(self, dropout: Any) -> None:
         """Raise what PyTorch raises for sizes and options that make no sense."""

@@ -156,6 +156,8 @@ class Optimizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        if (groups := state.get("param_groups")) is not None:  # files have dicts, as PyTorch's optimizers do
+            groups[:] = [g if isinstance(g, ParameterGroup) else ParameterGroup(g) for g in groups]
         for place in _HOOKS:
             self.__dict__.setdefault(place, {})
 

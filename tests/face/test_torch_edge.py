@@ -116,7 +116,7 @@ def test_storage_of_all_dtypes():
 
 def test_messages_name_what_was_called(tmp_path: Path):
     with pytest.raises(TypeError, match=r"^save: "):
-        fg.save(fg.nn.Linear(1, 1), str(tmp_path / "model.pt"))
+        fg.save(fg.nn.Linear(1, 1), str(tmp_path / "model.safetensors"))
     with pytest.raises(ValueError, match="got float"):
         fg.grad(lambda x: x**2)(3.0)
     for lib in (fg, torch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
@@ -95,9 +96,25 @@ class CyclicLR(_Momentum):
         """The height of a cycle."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        if self.mode == "triangular":
-            return 1.0
-        return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else self.gamma**x
+        return self._own_scale()(x)
+
+    def _own_scale(self) -> Callable[[float], float]:
+        """The scale of the mode. Files that PyTorch wrote name these functions."""
+        if self.mode == "exp_range":
+            return partial(self._exp_range_scale_fn, self.gamma)
+        return self._triangular_scale_fn if self.mode == "triangular" else self._triangular2_scale_fn
+
+    @staticmethod
+    def _triangular_scale_fn(x: float) -> float:
+        return 1.0
+
+    @staticmethod
+    def _triangular2_scale_fn(x: float) -> float:
+        return 1 / (2.0 ** (x - 1))
+
+    @staticmethod
+    def _exp_range_scale_fn(gamma: float, x: float) -> float:
+        return gamma**x
 
     def get_lr(self) -> list[Any]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)

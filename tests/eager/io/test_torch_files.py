@@ -8,11 +8,13 @@ import io
 import os
 import pickle
 import struct
+import threading
 import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
+from archives import repack
 from oracle import torch
 
 import fusegrad as fg
@@ -234,20 +236,12 @@ class Unsaved:
     pass
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"a": [1, Unsaved()]}, r"obj\['a'\]\[1\].*Unsaved"),
-        ({"f": len}, r"obj\['f'\].*builtin_function_or_method"),
-        ({frozenset(): 1}, "dict key of type frozenset"),
-        ({"m": fg.nn.Linear(1, 1)}, r"obj\['m'\].*save its state_dict"),
-        ([10**700], r"obj\[0\]: an integer of more than"),
-    ],
-)
-def test_what_cannot_be_saved_is_named_and_leaves_the_old_file(tmp_path, value, message):
+@pytest.mark.parametrize("value", [lambda: 1, (n for n in ()), type("Local", (), {})(), threading.Lock()])
+@pytest.mark.parametrize("save", [fg.save, torch.save])
+def test_what_cannot_be_pickled_leaves_the_old_file(tmp_path, value, save):
     fg.save({"x": fg.ones(2)}, tmp_path / "f")
-    with pytest.raises(TypeError, match=message):
-        fg.save(value, tmp_path / "f")
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
+        save({"a": [1, value]}, tmp_path / "f" if save is fg.save else io.BytesIO())
     assert fg.load(tmp_path / "f")["x"].tolist() == [1.0, 1.0] and os.listdir(tmp_path) == ["f"]
 
 
@@ -265,7 +259,9 @@ def test_other_devices_and_options(tmp_path):
     with pytest.raises(RuntimeError, match=r"Attempting.*'cuda:0'"):
         loaded(here, map_location={"cuda:1": "cpu"})
     assert loaded(written([1]), weights_only=False) == [1]
-    assert loaded(written([1]), weights_only=True, mmap=True) == [1]
+    for load in (fg.load, torch.load):
+        with pytest.raises(ValueError, match="must be a file path"):
+            load(io.BytesIO(written([1])), mmap=True)
 
 
 def swapped(described, old, new):
@@ -273,19 +269,6 @@ def swapped(described, old, new):
     form = lambda text: b"X" + struct.pack("<I", len(text)) + text.encode()  # noqa: E731
     assert form(old) in described
     return described.replace(form(old), form(new))
-
-
-def repack(content, changes=None, extra=(), compression=zipfile.ZIP_STORED):
-    """An archive with members changed or added, and sums that fit."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w", compression) as new:
-        for member in old.infolist():
-            root, _, name = member.filename.partition("/")
-            change = (changes or {}).get(name, lambda content: content)
-            new.writestr(f"{root}/{name}", change(old.read(member)))
-        for name, text in extra:
-            new.writestr(name, text)
-    return out.getvalue()
 
 
 class Runs:
@@ -331,7 +314,7 @@ def test_nothing_in_a_file_is_run(tmp_path, name, form):
     with pytest.raises(pickle.UnpicklingError) as caught:
         fg.load(tmp_path / f"f.{form}")
     assert any(
-        word in str(caught.value) for word in ("not one of the names", "cannot be loaded", "none that torch")
+        word in str(caught.value) for word in ("was not an allowed global", "is blocked", "cannot be loaded")
     )
     assert not touched.exists()
 
@@ -397,7 +380,7 @@ DAMAGED = {
     "two of one name": lambda: with_two(),
     "two roots": lambda: repack(written([1]), extra=[("other/data.pkl", b"\x80\x02N.")]),
     "no data.pkl": lambda: repack(written([1]), extra=()).replace(b"data.pkl", b"data.pkx"),
-    "another order": lambda: repack(written([1]), {"byteorder": lambda _: b"big"}),
+    "another order": lambda: repack(written([1]), {"byteorder": lambda _: b"mixed"}),
     "no memory": lambda: repack(written([torch.ones(1)])).replace(b"data/0", b"data/7"),
     "an empty zip": lambda: b"PK\x05\x06" + b"\x00" * 18,
     "a beginning": lambda: b"PK",

@@ -1,0 +1,3 @@
+"""`torch.nn.modules.linear`."""
+
+from fusegrad.eager.nn.transformer import NonDynamicallyQuantizableLinear as NonDynamicallyQuantizableLinear

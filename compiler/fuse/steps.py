@@ -51,7 +51,12 @@ class Step:
         return _TITLES[self.kind]
 
     def __str__(self) -> str:
-        return f"{self.title}: {', '.join(e.op.name for e in self.equations)}"
+        return f"{self.title}: {', '.join(self.ops)}"
+
+    @property
+    def ops(self) -> list[str]:
+        """What they are called; of an op that calls something, what it calls."""
+        return [str(equation.params.get("call", equation.op.name)) for equation in self.equations]
 
 
 _LOOPS = {

@@ -244,7 +244,7 @@ def _steps(
 
 def _refusal(equation: Equation, why: str) -> ExportError:
     said = ", as other linear algebra" if isinstance(equation.op, Solver) else ""
+    name = equation.params.get("call", equation.op.name)
     return ExportError(
-        f"export: {equation.op.name} {why}{said}; a library has native code alone: "
-        f"{source_text(equation.source)}"
+        f"export: {name} {why}{said}; a library has native code alone: {source_text(equation.source)}"
     )

@@ -252,7 +252,7 @@ class Program:
                 lines.append(f"{step.title}, {equation.params['rounds']} times:")
                 lines += [f"  {line}" for line in equation.params["body"].program.describe(kernels)]
                 continue
-            ops = [e.op.name for e in step.equations]
+            ops = step.ops
             names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
             # What linear algebra says of its soundness comes last.
             # And of loops the count of rounds, and what they keep.

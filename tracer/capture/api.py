@@ -30,10 +30,11 @@ from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.arrays.into_tensors import ArrayInput, made_of
 from fusegrad.tracer.observe.hosts import Place
 from fusegrad.tracer.observe.lookup import is_remade, type_lookup
+from fusegrad.tracer.observe.numbers import Taken
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.python import context_variables, contexts
 from fusegrad.tracer.observe.stores import Grown, Stored
-from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing, Holding, parts
+from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing, Holding, computed, holding, parts
 from fusegrad.tracer.observe.values import hold, is_plain, plain_key
 from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.recorder import Recorder
@@ -345,9 +346,8 @@ def _output(
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
     number = recorder.numbers.of(leaf)
     if number is not None and number.tensor is not None:
-        reasons.append(
-            Reason("gives a number of NumPy's, found in an array that lies in a tensor's memory", "", 0)
-        )
+        held = [holding(recorder.value_of(number.tensor), type(leaf.item()))]
+        number = Taken(leaf, number.looked, late=computed(type(leaf), held, type(leaf)))
     if number is not None and number.symbol is not None:
         return Output("computed", item=number.symbol)
     if number is not None and number.late is not None:

@@ -76,13 +76,14 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     """``owner.name``, guarded. Raises what the native access raises."""
     if observer.is_tensor(owner):
         return _load_from_tensor(observer, owner, name, site)
+    is_number = isinstance(owner, np.generic) and arrays.any_of_tensors(observer, (owner,))
+    if is_number or isinstance(owner, np.ndarray):
+        return arrays.load(observer, owner, name, site)
     if is_plain(owner):
         observer.numbers.look(owner)
         return _native(observer, owner, name)
     if type(owner) is super:
         return _load_from_super(observer, owner, name, site)
-    if isinstance(owner, np.ndarray):
-        return arrays.load(observer, owner, name, site)
     if not observer.is_known(owner):
         observer.open(f"looks up `{name}` of a {type(owner).__name__} of unknown origin", site)
         return getattr(owner, name)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.tracer.observe import attributes, engine_calls, leaves, modules, optimizer_steps, purity
-from fusegrad.tracer.observe.arrays import calls as arrays
+from fusegrad.tracer.observe.arrays import calls as arrays, foreign
 from fusegrad.tracer.observe.leaves import name_of, opened
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
@@ -49,6 +49,17 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
 
     Twins and unknown callables are called directly, without a frame of ours in between.
     """
+    if foreign.is_foreign(function):
+        return functools.partial(_foreign, observer, function, site)
+    return _callee(observer, function, site)
+
+
+def _foreign(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    found = foreign.call(observer, function, args, kwargs, site)
+    return _callee(observer, function, site)(*args, **kwargs) if found is MISSING else found
+
+
+def _callee(observer: Observer, function: Any, site: Site) -> Any:
     kind = type(function)
     if arrays.is_of_numpy(function):
         return functools.partial(leaves.call_of_numpy, observer, function, site)

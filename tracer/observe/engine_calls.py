@@ -14,11 +14,11 @@ from fusegrad.eager.autograd.function import Function, FunctionNode
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.utils import containers
 from fusegrad.tracer.observe import purity
-from fusegrad.tracer.observe.arrays import calls as arrays
+from fusegrad.tracer.observe.arrays import calls as arrays, of_tensors
 from fusegrad.tracer.observe.arrays.into_tensors import brought
 from fusegrad.tracer.observe.arrays.known import any_symbol, symbol_of
 from fusegrad.tracer.observe.leaves import name_of
-from fusegrad.tracer.observe.lookup import flat_contents
+from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.numbers import is_standing, standing_for
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.twin.sites import Site
@@ -31,6 +31,10 @@ def call(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs:
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
     if purity.is_door(function, args, kwargs):
         return observer.numbers.take(functools.partial(function, **kwargs))
+    if observer.numbers.any_followed:
+        found = of_tensors.tensor_of(observer, function, args, kwargs)
+        if found is not MISSING:
+            return observer.adopt(found)
     given = _standing(observer, function, site, args, kwargs)
     if observer.arrays.bringing is None and any_symbol(observer, _plain(*given)):
         call = functools.partial(_call_ours, observer, function, site, args, kwargs)

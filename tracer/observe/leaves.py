@@ -183,7 +183,7 @@ def _operand(observer: Observer, value: Any, mode: str, iterated: bool, site: Si
     iterated: the builtin loops over it; an iterator comes back with a check on every item, an object
     with an ``__iter__`` in Python as the iterator that its twin gives.
     """
-    if iterated and purity.is_user_iterable(value):
+    if iterated and (purity.is_user_iterable(value) or type(value) is np.ndarray):
         value = operations.iterate(observer, value, site)
     elif iterated and containers.is_looked_into(observer, value, mode == purity.PAIRS, site):
         operations.iterate(observer, value, site)
@@ -313,7 +313,7 @@ def builtin(observer: Observer, function: Any, site: Site) -> Any:
             return functools.partial(_call_descriptor, observer, function, site)
     else:
         owner = function.__self__
-        if type(owner) is np.ndarray and (known := arrays.method(observer, function, site)) is not None:
+        if (known := arrays.method(observer, function, site)) is not None:
             return known
         if isinstance(owner, type) and function == type.__subclasses__.__get__(owner):
             return functools.partial(attributes.subclasses, observer, owner, site)

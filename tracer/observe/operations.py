@@ -51,6 +51,8 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
         return own
     if any(map(observer.is_tensor, operands)):
         operands = arrays.plain(observer, operands, site)
+        if observer.is_tensor(operands[0]):
+            operands = arrays.as_tensors(observer, operands)
     found = numbers.on_symbols(observer, function, symbol, operands)
     if found is MISSING:
         found = arrays.operate(observer, function, operands, site)
@@ -114,6 +116,8 @@ def _grows(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) 
 def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) -> Any:
     """A comparison other than ``is`` and ``in``."""
     found = numbers.on_symbols(observer, COMPARE[symbol], symbol, (left, right))
+    if found is MISSING and arrays.any_of_tensors(observer, (left, right)):
+        found = arrays.operate(observer, COMPARE[symbol], (left, right), site)
     if found is not MISSING:
         return found
     observer.numbers.look(left, right)

@@ -61,6 +61,12 @@ def read_key(observer: Observer, owner: dict, key: Any, site: Site) -> Any:
 
 def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     """``owner[key]``."""
+    if observer.is_tensor(owner):
+        key = as_index(observer, key, site)
+    if isinstance(owner, np.ndarray):
+        found = arrays.operate(observer, operator.getitem, (owner, key), site)
+        if found is not MISSING:
+            return found
     observer.numbers.look(key)
     kind = type(owner)
     if kind in purity.DICTS or kind is list or purity.is_group_class(type(owner)):
@@ -69,7 +75,6 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
         if late is not MISSING:
             return late
     if observer.is_tensor(owner):
-        key = as_index(observer, key, site)
         if not is_plain(key) and not observer.is_tensor(key):
             observer.consume(key, site, "indexes with")
         return owner[key]
@@ -88,9 +93,6 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     if purity.python_method(kind, "__getitem__") is not MISSING:
         method = observer.special_method(owner, "__getitem__", site)
         return owner[key] if method is None else method(key)
-    found = arrays.operate(observer, operator.getitem, (owner, key), site)
-    if found is not MISSING:
-        return found
     observer.open(f"subscripts {described(owner)}", site)
     return owner[key]
 
@@ -169,9 +171,10 @@ def _sequence_item(observer: Observer, kind: Any, owner: Any, key: Any, site: Si
 
 def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site) -> None:
     """``owner[key] = value``."""
-    observer.numbers.look(key)
     if observer.is_tensor(owner):
         key, value = as_index(observer, key, site), standing_for(value, observer.numbers)
+    observer.numbers.look(key)
+    if observer.is_tensor(owner):
         for part in (key,) if is_standing(value) else (key, value):
             observer.consume(part, site, "writes to a tensor")
     elif observer.status(owner) == LOCAL and kind_of_item(owner, key) in HANDED_ON:

@@ -182,7 +182,7 @@ def computed(function: Callable[..., Any], operands: Sequence[Any], kind: type) 
     return found
 
 
-def holding(value: Value, kind: type) -> Symbol:
+def holding(value: Value, kind: type) -> Holding:
     """The symbol of what a value of the graph holds."""
     found = _known.get((id(value), kind))
     if not isinstance(found, Holding) or found.value is not value:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusegrad.tracer.observe import purity, symbols
-from fusegrad.tracer.observe.arrays import known, of_tensors
+from fusegrad.tracer.observe.arrays import foreign, known, of_tensors
+from fusegrad.tracer.observe.arrays.foreign import any_of_tensors
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.numbers import computed_of
 from fusegrad.tracer.observe.symbols import Symbol
@@ -32,13 +33,19 @@ if TYPE_CHECKING:
 # NumPy's functions of their arguments alone, besides its ufuncs, and how many of these come by position: one
 # more might be `out`.
 _FUNCTIONS = """
-    array 2 asarray 2 ones 2 zeros 2 full 3 eye 4 identity 2 tri 4 arange 4 linspace 5 logspace 5
+    array 2 asarray 2 asfortranarray 1 ascontiguousarray 1 copy 1 ones 2 zeros 2 full 3 eye 4 identity 2
+    tri 4 arange 4 linspace 5 logspace 5
     ones_like 2 zeros_like 2 full_like 3 diag 2 triu 2 tril 2 reshape 2 ravel 2 transpose 2 swapaxes 3
     moveaxis 3 squeeze 2 expand_dims 2 concatenate 2 stack 2 hstack 1 vstack 1 tile 2 repeat 3 flip 2 roll 3
     outer 2 dot 2 where 3 clip 3 round 2 sum 2 prod 2 mean 2 min 2 max 2 cumsum 2 any 2 all 2 argmax 2
     argmin 2 argsort 2 sort 2 meshgrid 4 std 2 var 2 median 2 average 1 diff 3 cumprod 2 nan_to_num 1 interp 3
     atleast_1d 1 atleast_2d 1 column_stack 1 split 3 array_split 3 broadcast_to 2 pad 3 einsum 9 tensordot 3
     kron 2 take 3 searchsorted 2 flatnonzero 1 nonzero 1 unique 1 allclose 4 isclose 4 array_equal 2 trace 1
+    percentile 3 quantile 3 nanmean 2 nansum 2 nanmax 2 nanmin 2 ptp 2 cov 2 corrcoef 2 cross 2 histogram 2
+    bincount 2 digitize 2 partition 2 argpartition 2 argwhere 1 count_nonzero 2 unravel_index 2 isin 2
+    ravel_multi_index 2 setdiff1d 2 union1d 2 intersect1d 2 lexsort 1 gradient 1 convolve 2 correlate 2
+    vander 2 polyfit 3 polyval 2 rot90 2 fliplr 1 flipud 1 delete 2 insert 3 append 2 hsplit 2 vsplit 2
+    select 3 amax 2 amin 2 trapezoid 2 real 1 imag 1 angle 1
 """
 _METHODS = """
     astype 1 reshape 4 ravel 1 flatten 1 transpose 4 swapaxes 2 squeeze 1 repeat 2 copy 1 sum 1 prod 1 mean 1
@@ -49,13 +56,17 @@ _ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes",
 _GETTERS = {name: operator.attrgetter(name) for name in _ATTRIBUTES}
 _KEYWORDS = frozenset(
     "a N M k dtype shape fill_value object order ndmin start stop step num endpoint base retstep axis axes "
-    "keepdims decimals indexing copy reps repeats shift ddof mode constant_values weights".split()
+    "keepdims decimals indexing copy reps repeats shift ddof mode constant_values weights q bins range "
+    "minlength side kind return_index return_inverse return_counts nan posinf neginf offset axis1 axis2 "
+    "equal_nan rtol atol right rowvar".split()
 )
 _OPERATORS = frozenset(
     getattr(operator, name)
     for name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor neg pos invert lt le gt ge eq ne "
     "getitem".split()
 )
+# So many rows of an array in the memory of a tensor are followed one by one.
+FEW = 64
 # Functions of Python that ask an array for what is in it. How it prints depends on more than that.
 _ASKING = frozenset({len, bool, int, float, abs, round})
 
@@ -96,10 +107,13 @@ def computed(
     kwargs: Mapping[str, Any],
     site: Site,
 ) -> Any:
-    """What a function gives that depends on its arguments alone, which are constants or stand for symbols;
-    MISSING, with nothing done, where they do not, or where NumPy warns. Raises what the function raises.
+    """What a function gives that depends on its arguments alone, which are constants, stand for symbols, or
+    lie in the memory of tensors; MISSING, with nothing done, where they do not, or where NumPy warns. Raises
+    what the function raises.
     """
     given = [*args, *kwargs.values()]
+    if any_of_tensors(observer, given):
+        return foreign.call(observer, function, args, kwargs, site)
     if not all(_follows(observer, value) for value in given):
         return MISSING
     varies = known.any_symbol(observer, given)
@@ -192,7 +206,8 @@ def load(observer: Observer, array: np.ndarray, name: str, site: Site) -> Any:
     """An attribute or a method of an array."""
     if of_tensors.answers(observer, array, name):
         return getattr(array, name)
-    if not (_follows(observer, array) and (name in _ATTRIBUTES or name in _OF_METHODS)):
+    is_owned = of_tensors.owner_of(observer, array) is not None and (name == "T" or name in _OF_METHODS)
+    if not is_owned and not (_follows(observer, array) and (name in _ATTRIBUTES or name in _OF_METHODS)):
         observer.numbers.look(array)
         observer.open(f"looks up `{name}` of a NumPy array", site)
         return getattr(array, name)
@@ -204,18 +219,26 @@ def load(observer: Observer, array: np.ndarray, name: str, site: Site) -> Any:
 def method(observer: Observer, function: Any, site: Site) -> Callable[..., Any] | None:
     """A method of an array that is about to be called, observed; None for one that is not known."""
     array, name = function.__self__, function.__name__
+    if not isinstance(array, (np.ndarray, np.generic)):
+        return None
     if name == "item" and of_tensors.answers(observer, array, name):
         return functools.partial(of_tensors.number, observer, array)
-    if type(array) is not np.ndarray or not _follows(observer, array) or name not in _OF_METHODS:
+    is_array = type(array) is np.ndarray or of_tensors.owner_of(observer, array) is not None
+    if not is_array or not _is_known(observer, array) or name not in _OF_METHODS:
         return None
     return functools.partial(_call_method, observer, function, site)
+
+
+def _is_known(observer: Observer, array: Any) -> bool:
+    """Whether a replay comes by an array, or has a tensor in whose memory it lies."""
+    return _follows(observer, array) or of_tensors.owner_of(observer, array) is not None
 
 
 def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     found = MISSING
     array, name = function.__self__, function.__name__
-    if _follows(observer, array):
-        unbound = vars(np.ndarray)[name]
+    if _is_known(observer, array):
+        unbound = getattr(type(array), name)
         found = _called(observer, unbound, 1 + _OF_METHODS[name], (array, *args), kwargs, site)
     if found is not MISSING:
         return found
@@ -239,13 +262,24 @@ def _is_followed(observer: Observer, value: Any) -> bool:
 
 def plain(observer: Observer, values: tuple[Any, ...], site: Site) -> tuple[Any, ...]:
     """Operands of an op on tensors, which takes NumPy's numbers as Python's."""
-    if not observer.numbers.any_given(values):
+    if not observer.numbers.any_followed:
         return values
-    found = []
-    for value in values:
-        is_numpys = isinstance(value, np.number) and observer.numbers.has(value)
-        found.append(computed(observer, np.generic.item, (value,), {}, site) if is_numpys else value)
-    return tuple(found)
+    return tuple([_plain(observer, value, site) for value in values])
+
+
+def _plain(observer: Observer, value: Any, site: Site) -> Any:
+    if not (isinstance(value, np.number) and observer.numbers.has(value)):
+        return value
+    number = of_tensors.number(observer, value)
+    return computed(observer, np.generic.item, (value,), {}, site) if number is MISSING else number
+
+
+def as_tensors(observer: Observer, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands of an operator of a tensor, with the tensors in place of arrays in whose memory they lie."""
+    if not observer.numbers.any_followed:
+        return values
+    owners = [of_tensors.owner_of(observer, x) if type(x) is np.ndarray else None for x in values]
+    return tuple([x if o is None else o for x, o in zip(values, owners, strict=True)])
 
 
 def asked(observer: Observer, function: Callable[[Any], Any], value: Any, site: Site) -> Any:
@@ -258,6 +292,8 @@ def asked(observer: Observer, function: Callable[[Any], Any], value: Any, site: 
         return function(number) if found is MISSING else found
     if function not in _ASKING or not _is_followed(observer, value):
         return MISSING
+    if function is len and value.ndim and of_tensors.owner_of(observer, value) is not None:
+        return len(value)
     if function is len and value.ndim and _follows(observer, value):
         return known.ask_kind(observer, len, value)
     return computed(observer, function, (value,), {}, site)
@@ -267,6 +303,9 @@ def rows(observer: Observer, value: Any, site: Site) -> Any:
     """What iterating over an array gives, as a list; MISSING for anything else, and arrays of unknown
     origin.
     """
+    is_short = type(value) is np.ndarray and value.ndim and len(value) <= FEW
+    if is_short and of_tensors.owner_of(observer, value) is not None:
+        return observer.adopt([of_tensors.item(observer, value, row) for row in range(len(value))])
     if type(value) is not np.ndarray or not value.ndim or not _follows(observer, value):
         return MISSING
     if value.ndim == 1:

@@ -19,6 +19,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create.creation import from_numpy
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.arrays import of_tensors
 from fusegrad.tracer.observe.arrays.known import applied, symbol_of, symbols_in
 from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.symbols import Symbol, computed
@@ -118,6 +119,9 @@ def as_index(observer: Observer, key: Any, site: Site) -> Any:
     """An index of a tensor, with tensors in place of the arrays in it that stand for symbols."""
     if type(key) is tuple:
         return tuple([as_index(observer, part, site) for part in key])
+    owner = of_tensors.owner_of(observer, key) if type(key) is np.ndarray else None
+    if owner is not None:
+        return owner
     if not (type(key) is np.ndarray and symbol_of(observer, key) is not None):
         return key
     return brought(observer, from_numpy, (key,), {}, site, functools.partial(from_numpy, key))

@@ -22,7 +22,8 @@ from fusegrad.tracer.observe.values import MISSING, hold, is_plain, plain_key
 if TYPE_CHECKING:
     from fusegrad.tracer.observe.observer import Observer
 
-_VARIES = object()  # stands in operands for the next one that varies
+# Stand in operands for the next one that varies; the other one for an array that is given as a number.
+VARIES, VARIES_AS_NUMBER = object(), object()
 
 
 class Arrays:
@@ -204,6 +205,11 @@ class Applied:
         args = _filled(self.args, rest)
         return self.function(*args, **{name: _filled(value, rest) for name, value in self.kwargs.items()})
 
+    def __repr__(self) -> str:
+        """As it is called: `numpy.median(_, axis=1)`. Constant arrays are told apart by their addresses."""
+        named = [f"{name}={_text(value)}" for name, value in self.kwargs.items()]
+        return f"{_path_of(self.function)}({', '.join([*map(_text, self.args), *named])})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Applied) and self._key == other._key
 
@@ -211,9 +217,30 @@ class Applied:
         return hash(self._key)
 
 
+def _path_of(function: Any) -> str:
+    """What nothing else is called that NumPy and SciPy have."""
+    name = getattr(function, "__qualname__", None)
+    if name is None:
+        return repr(function)
+    module = getattr(function, "__module__", None)
+    if module is None and type(function) is np.ufunc:
+        module = "numpy" if vars(np).get(name) is function else "scipy.special"
+    return name if module is None else f"{module}.{name}"
+
+
+def _text(template: Any) -> str:
+    if template is VARIES or template is VARIES_AS_NUMBER:
+        return "_" if template is VARIES else "_[()]"
+    if type(template) in (list, tuple):
+        return f"{type(template).__name__}({', '.join(map(_text, template))})"
+    return f"array at {id(template):x}" if isinstance(template, np.ndarray) else repr(template)
+
+
 def _filled(template: Any, rest: Iterator[Any]) -> Any:
-    if template is _VARIES:
+    if template is VARIES:
         return next(rest)
+    if template is VARIES_AS_NUMBER:
+        return next(rest)[()]
     if type(template) in (list, tuple):
         return type(template)([_filled(item, rest) for item in template])
     return template
@@ -244,8 +271,8 @@ def _template(observer: Observer, operands: list[Symbol], keys: list[Any], value
     symbol = symbol_of(observer, value)
     if symbol is not None:
         operands.append(symbol)
-        keys.append(_VARIES)
-        return _VARIES
+        keys.append(VARIES)
+        return VARIES
     if type(value) in (list, tuple):
         keys.append((type(value), len(value)))
         return type(value)([_template(observer, operands, keys, item) for item in value])

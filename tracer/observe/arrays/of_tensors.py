@@ -9,11 +9,16 @@ What Python asks of such an array it might have asked of its tensor: that is wha
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fusegrad.eager.core.memory_order import contiguous_format
+from fusegrad.eager.core.public import form
+from fusegrad.eager.core.shared import another
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create.creation import as_tensor, asarray, from_numpy, tensor
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.numbers import Taken
 
@@ -44,8 +49,34 @@ def item(observer: Observer, array: Any, key: Any) -> Any:
     if owner is None or type(array) is not np.ndarray or not all(_is_simple(observer, k) for k in keys):
         return MISSING
     found = array[key]
-    looked = functools.partial(observer.numbers.look, array)
-    return observer.numbers.follow(Taken(found, looked, tensor=owner[key]))
+    if isinstance(found, np.bool_):  # of which there are two objects, which others have as well
+        bool(owner[key])
+        return found
+    looked, part = functools.partial(observer.numbers.look, array), owner[key]
+    # A number is a copy, which stays what it is when the array is written.
+    part = part.clone() if isinstance(found, np.generic) else part
+    return observer.numbers.follow(Taken(found, looked, tensor=part))
+
+
+def tensor_of(
+    observer: Observer, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """What one of ours gives that makes a tensor of an array: it is made of the tensor in whose memory that
+    is. MISSING for others.
+    """
+    owner = owner_of(observer, args[0]) if args else None
+    makes = next((ours for ours in _MAKING if function is form(ours)), None)
+    if owner is None or makes is None or len(args) > 1 or not kwargs.keys() <= {"dtype", "device"}:
+        return MISSING
+    if makes is not tensor:
+        made = owner.detach()
+        made.version = another(owner.version)  # nobody hears of writes by way of an array
+        return made if makes is from_numpy else makes(made, **kwargs)  # type: ignore[arg-type]
+    copied = owner.detach().clone(memory_format=contiguous_format)
+    return copied.to(kwargs["dtype"]) if kwargs.get("dtype") is not None else copied
+
+
+_MAKING = (from_numpy, as_tensor, asarray, tensor)
 
 
 def _is_simple(observer: Observer, key: Any) -> bool:
@@ -61,4 +92,4 @@ def answers(observer: Observer, array: Any, name: str) -> bool:
     return is_known and owner_of(observer, array) is not None
 
 
-_OF_TYPES = frozenset({"shape", "ndim", "size", "dtype"})
+_OF_TYPES = frozenset({"shape", "ndim", "size", "dtype", "itemsize", "nbytes"})

@@ -1,0 +1,328 @@
+"""Functions of NumPy and SciPy in the middle of a run, of arrays in the memory of tensors: ops of the graph.
+
+    rows, columns = linear_sum_assignment(cost.detach().numpy())
+    kernel = fg.from_numpy(scipy.linalg.expm(h.detach().numpy()))
+
+A replay calls the function between what is computed before it and after, as it calls NumPy for a sort; what
+comes lies in the memory of tensors again, which `of_tensors.py` follows. It must give arrays of the types
+that it gave, or the replay stops there, and the function runs. That is no harm: what such a function gives
+follows from its arguments, and it changes nothing. Of the call that is recorded this is looked at: an
+argument that was written, or a generator of random numbers that went on, opens the run. Replays lend memory
+that cannot be written, or copies, which they compare.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.eager.core.memory_order import Order, arranged, as_operands
+from fusegrad.eager.core.op import Op, Params, TensorType, bind
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.pytree import Structure, flatten
+from fusegrad.eager.core.state import no_grad, state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create.creation import from_numpy
+from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.arrays import known, of_tensors
+from fusegrad.tracer.observe.arrays.into_tensors import brought
+from fusegrad.tracer.observe.lookup import MISSING, flat_contents
+from fusegrad.tracer.observe.numbers import Taken
+from fusegrad.tracer.observe.values import is_plain, plain_key
+from fusegrad.tracer.twin.sites import Site
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.observe.observer import Observer
+
+_PACKAGES = ("numpy.linalg", "numpy.fft", "scipy")
+# Keywords by which a function writes what it is given, or draws.
+_DANGEROUS = frozenset("out output rng random_state seed callback workers".split())
+
+
+def is_foreign(function: Any) -> bool:
+    """Whether a function is one of a module of SciPy's, or of NumPy's linear algebra."""
+    if type(function) is np.ufunc:
+        return any(function is other for other in vars(sys.modules.get("scipy.special", sys)).values())
+    if type(function) not in _KINDS and type(function).__name__ not in _DISPATCHERS:
+        return False
+    module = getattr(function, "__module__", None) or ""
+    return any(module == package or module.startswith(package + ".") for package in _PACKAGES)
+
+
+_KINDS = (FunctionType, BuiltinFunctionType)
+_DISPATCHERS = ("_ArrayFunctionDispatcher", "_Function")  # of NumPy, and of `scipy.fft`
+
+
+# ---------------------------------------------------------------------------------- the op
+
+
+class Call:
+    """A function with its constant operands: arrays go in, those in what it gives come out."""
+
+    def __init__(self, function: known.Applied, given: Sequence[np.ndarray], result: Any, site: Site) -> None:
+        """given, result: of the call that was recorded, which is not made again for its op."""
+        self._site = site
+        self._function, self._copies, self._text = function, False, f"{function!r}"
+        self._given = tuple([(a.shape, a.dtype, as_operands(a.shape, (a,))) for a in given])
+        self.structure, self.leaves = _taken_apart(result)
+        self.orders = [as_operands(x.shape, (x,)) for x in _arrays(self.leaves)]
+        self._key = self.structure, tuple(map(_kind, self.leaves))
+        self._first: tuple[np.ndarray, ...] | None = self._turned(self.leaves)
+        self.types = tuple([TensorType(x.shape, x.dtype) for x in self._first])
+
+    def __repr__(self) -> str:
+        """What tells it from others: equations with the same are the same to a compiler."""
+        return self._text
+
+    def infer(self, given: Sequence[Any]) -> tuple[TensorType, ...]:
+        """The types of what comes. Raises RuntimeError for operands of other types, of which nobody knows."""
+        if [(tuple(x.shape), x.dtype) for x in given] != [(shape, dtype) for shape, dtype, _ in self._given]:
+            raise RuntimeError(f"{self!r} was recorded for operands of other types")
+        return self.types
+
+    def arrays(self, given: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """What comes, in row-major order of `orders`. Raises what the function raises, and RuntimeError where
+        that is of other types than it was.
+        """
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        placed = [arranged(a, order) for a, (_, _, order) in zip(given, self._given, strict=True)]
+        structure, leaves = _taken_apart(self._called(placed))
+        if (structure, tuple(map(_kind, leaves))) != self._key:
+            _varies.add((self._site.file, self._site.line, self._text))
+            raise RuntimeError(f"{self!r} gives something else than it gave")
+        return self._turned(leaves)
+
+    def _called(self, given: Sequence[np.ndarray]) -> Any:
+        if not self._copies:
+            lent = [array.view() for array in given]
+            for array in lent:
+                array.flags.writeable = False
+            try:
+                return self._function(*lent)
+            except ValueError as error:
+                if "read-only" not in str(error):
+                    raise
+                self._copies = True  # it does not take such memory
+        lent = [array.copy("K") for array in given]
+        result = self._function(*lent)
+        if not all(map(_same_bytes, lent, given)):
+            raise RuntimeError(f"{self!r} writes its arguments")
+        return result
+
+    def _turned(self, leaves: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        turned = zip(_arrays(leaves), self.orders, strict=True)
+        return tuple([np.asarray(x if o is None else x.transpose(o), order="C") for x, o in turned])
+
+
+class ForeignOp(Op):
+    """Operands: the arrays that a call takes. Results: those that it gives. Params: `call`."""
+
+    family = "opaque"
+    refuses = "buifc"
+    large = 1 << 62  # eager has no kernel for it
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return params["call"].arrays([a.array for a in args])
+
+    def infer(self, types: Sequence[Any], params: Params) -> Any:
+        return params["call"].infer(types)
+
+
+FOREIGN = ForeignOp("foreign", "*operands", None)
+
+
+def _taken_apart(result: Any) -> tuple[Structure, list[Any]]:
+    leaves: list[Any] = []
+    return flatten(result, leaves, False), leaves
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, (np.number, np.bool_)) or type(leaf) in (bool, int, float)
+
+
+def _arrays(leaves: Sequence[Any]) -> list[np.ndarray]:
+    """What becomes a tensor: arrays, and numbers as those without dimensions."""
+    return [np.asarray(x) for x in leaves if type(x) is np.ndarray or _is_number(x)]
+
+
+def _kind(leaf: Any) -> Any:
+    if type(leaf) is np.ndarray or _is_number(leaf):
+        return type(leaf), np.shape(leaf), np.asarray(leaf).dtype
+    return plain_key(leaf)
+
+
+def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.tobytes() == other.tobytes()
+
+
+# Calls, by the lines where they stand, that have given arrays of several sizes: each would be a path.
+_varies: set[tuple[str, int, str]] = set()
+
+
+# ---------------------------------------------------------------------------------- recording
+
+
+def call(
+    observer: Observer, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], site: Site
+) -> Any:
+    """What a function gives that gets arrays in the memory of tensors; MISSING, with nothing done, where it
+    gets others. Raises what the function raises.
+    """
+    recorder: Any = state.interpreter
+    named = [*kwargs.values()]
+    if not any_of_tensors(observer, (*args, *named)) or getattr(recorder, "hosts", None) is None:
+        return MISSING
+    if any(name in _DANGEROUS or name.startswith("overwrite") for name in kwargs):
+        return MISSING
+    if type(function) is np.ufunc and len(args) > function.nin:  # `out`
+        return MISSING
+    if not all(_is_fit(observer, value) for value in (*args, *named)):
+        return MISSING
+    operands = _Operands(observer, site)
+    template = operands.template(tuple(args)), {name: operands.template(x) for name, x in kwargs.items()}
+    applied = known.Applied(function, *template, (*operands.keys, *kwargs))
+    given = [tensor.array for tensor in operands.tensors]
+    before, random_before = [a.tobytes() for a in given], _random_state()
+    try:
+        result = function(*args, **kwargs)
+    except Exception:
+        observer.open("gets an error by a NumPy array", site)
+        raise
+    words = f"calls `{applied.__name__}` of a NumPy array"
+    if (site.file, site.line, repr(applied)) in _varies:
+        observer.open(f"{words}, which gives arrays of other sizes from call to call", site)
+        return result
+    if [a.tobytes() for a in given] != before or _random_state() != random_before:
+        observer.open(f"{words}, which changes something", site)
+        return result
+    if (view := _view_of(observer, operands.tensors, result, words, site)) is not MISSING:
+        return view
+    leaves = _taken_apart(result)[1]
+    arrays = _arrays(leaves)
+    plain = [x for x in leaves if not (type(x) is np.ndarray or _is_number(x))]
+    apart = all(not np.may_share_memory(a, b) for i, a in enumerate(arrays) for b in (*given, *arrays[:i]))
+    if not (arrays and apart and all(map(known.is_numbers, arrays)) and all(map(is_plain, plain))):
+        observer.open(f"{words}, which gives what is not followed", site)
+        return result
+    return _followed(observer, Call(applied, given, result, site), operands.tensors, words, site)
+
+
+def any_of_tensors(observer: Observer, values: Sequence[Any]) -> bool:
+    """Whether an array in the memory of a tensor is among values, or in lists and tuples of them."""
+    return observer.numbers.any_followed and any(
+        of_tensors.owner_of(observer, value) is not None
+        or (type(value) in (list, tuple) and any_of_tensors(observer, value))
+        for value in values
+    )
+
+
+def _is_fit(observer: Observer, value: Any) -> bool:
+    """Whether a replay can give the same operand, or that of now."""
+    if type(value) in (list, tuple):
+        is_known = type(value) is tuple or observer.is_known(value)
+        return is_known and all(_is_fit(observer, item) for item in flat_contents(value))
+    if of_tensors.owner_of(observer, value) is not None:
+        return type(value) is np.ndarray or isinstance(value, np.number)
+    if type(value) is np.ndarray:
+        return value in observer.arrays or known.symbol_of(observer, value) is not None
+    if isinstance(value, type):
+        return purity.is_static(value)
+    return is_plain(value) and not observer.numbers.has(value)
+
+
+class _Operands:
+    """The operands of a call, apart: tensors, and keys that tell the others from others."""
+
+    def __init__(self, observer: Observer, site: Site) -> None:
+        self._observer, self._site = observer, site
+        self.tensors: list[Tensor] = []
+        self.keys: list[Any] = []
+
+    def template(self, value: Any) -> Any:
+        """A value with the arrays in it that vary left out."""
+        tensor = self._tensor_of(value)
+        if tensor is not None:
+            self.tensors.append(tensor)
+            is_number = isinstance(value, np.generic)
+            self.keys.append((known.VARIES, is_number))
+            return known.VARIES_AS_NUMBER if is_number else known.VARIES
+        if type(value) in (list, tuple):
+            self._observer.read_contents(value, self._site)
+            self.keys.append((type(value), len(value)))
+            return type(value)([self.template(item) for item in value])
+        if type(value) is np.ndarray:
+            value = value.copy()  # what the run does with it later is nothing to replays
+        key = plain_key(value)
+        self.keys.append(id(value) if key is MISSING else key)
+        return value
+
+    def _tensor_of(self, value: Any) -> Tensor | None:
+        observer = self._observer
+        owner = of_tensors.owner_of(observer, value)
+        if owner is not None or type(value) is not np.ndarray or known.symbol_of(observer, value) is None:
+            return owner
+        found: Tensor = brought(observer, from_numpy, (value,), {}, self._site, lambda: from_numpy(value))
+        return found
+
+
+def _random_state() -> Any:
+    of_numpy: Any = np.random.get_state(legacy=False)
+    state = of_numpy["state"]
+    return random.getstate(), state["key"].tobytes(), state["pos"], of_numpy["has_gauss"], of_numpy["gauss"]
+
+
+def _view_of(observer: Observer, tensors: Sequence[Tensor], result: Any, words: str, site: Site) -> Any:
+    """The result, followed, if it is an array in the memory of an operand; else MISSING."""
+    shared = [t for t in tensors if type(result) is np.ndarray and np.may_share_memory(t.array, result)]
+    if not shared:
+        return MISSING
+    (owner, *others), step = shared, result.itemsize
+    start = result.__array_interface__["data"][0] - owner.array.__array_interface__["data"][0]
+    odd = any(n % step for n in (start, *result.strides)) or min((0, *result.strides)) < 0
+    if others or odd or result.dtype != owner.dtype.numpy:
+        observer.open(f"{words}, which gives its memory", site)
+        return result
+    with no_grad():
+        strides = [s // step for s in result.strides]
+        view = ops.as_strided(owner, [*result.shape], strides, owner.storage_offset() + start // step)
+    return observer.numbers.follow(Taken(result, _opening(observer, words, site), tensor=view))
+
+
+def _followed(observer: Observer, call: Call, operands: Sequence[Tensor], words: str, site: Site) -> Any:
+    """The result of a call, recorded as an op."""
+    recorder: Any = state.interpreter
+    with no_grad():
+        made = recorder.later.at_once(lambda: bind(FOREIGN, tuple(operands), {"call": call}))
+        rest = iter([_turned_back(t, order) for t, order in zip(made, call.orders, strict=True)])
+    opens = _opening(observer, words, site)
+    leaves = [
+        _leaf(observer, leaf, next(rest), opens) if type(leaf) is np.ndarray or _is_number(leaf) else leaf
+        for leaf in call.leaves
+    ]
+    return observer.adopt(call.structure.build(iter(leaves)))
+
+
+def _turned_back(tensor: Tensor, order: Order) -> Tensor:
+    return tensor if order is None else ops.permute(tensor, np.argsort(order).tolist())
+
+
+def _leaf(observer: Observer, leaf: Any, tensor: Tensor, opens: Callable[[], Any]) -> Any:
+    if type(leaf) in (bool, int, float):
+        return observer.numbers.take(tensor.item)
+    if isinstance(leaf, np.bool_):
+        return np.bool_(bool(tensor))
+    return observer.numbers.follow(Taken(leaf, opens, tensor=tensor))
+
+
+def _opening(observer: Observer, words: str, site: Site) -> Callable[[], None]:
+    def opens() -> None:
+        observer.open(f"{words}, and uses what that gives in a way that is not followed", site)
+
+    return opens

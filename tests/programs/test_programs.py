@@ -38,8 +38,6 @@ NOT_REPLAYED = {
     "srgan": _OTHERS,
     "srgan_net": "`__dict__` of a AverageMeter",
     "style_gan": "changes requires_grad",
-    "svgp_fit": _NUMBER,
-    "triangulation_loss": "of NumPy",
     "triangulation_train": "sets anomaly mode",
     "yolo_solver": _SIZE,
 }

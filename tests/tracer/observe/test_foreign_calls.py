@@ -56,6 +56,8 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], Any]] = {
     "median": lambda a: np.median(a, axis=0),
     "percentile": lambda a: np.percentile(a, [10.0, 50.0], axis=1),
     "histogram": lambda a: np.histogram(a, bins=4, range=(0.0, 2.0))[0],
+    "places": lambda a: np.stack(np.unravel_index(np.argsort(a[0]), (2, 2)), axis=1),
+    "parts of one memory": lambda a: np.unravel_index(np.argsort(a[0]), (2, 2))[1] + 0,
     "argsort": lambda a: np.argsort(a, axis=1),
     "where": lambda a: np.where(a > 0.5, a, -a),
     "concatenate": lambda a: np.concatenate([a, a * 2], axis=1),

@@ -17,14 +17,16 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.eager.core.dtypes import float64, int64
 from fusegrad.eager.core.memory_order import Order, arranged, as_operands
 from fusegrad.eager.core.op import Op, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.pytree import Structure, flatten
+from fusegrad.eager.core.shared import owner
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create.creation import from_numpy
@@ -32,7 +34,8 @@ from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.arrays import known, of_tensors
 from fusegrad.tracer.observe.arrays.into_tensors import brought
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
-from fusegrad.tracer.observe.numbers import Taken
+from fusegrad.tracer.observe.numbers import Taken, standing_for
+from fusegrad.tracer.observe.symbols import NUMBERS
 from fusegrad.tracer.observe.values import is_plain, plain_key
 from fusegrad.tracer.twin.sites import Site
 
@@ -70,9 +73,10 @@ class Call:
         self._function, self._copies, self._text = function, False, f"{function!r}"
         self._given = tuple([(a.shape, a.dtype, as_operands(a.shape, (a,))) for a in given])
         self.structure, self.leaves = _taken_apart(result)
-        self.orders = [as_operands(x.shape, (x,)) for x in _arrays(self.leaves)]
-        self._key = self.structure, tuple(map(_kind, self.leaves))
-        self._first: tuple[np.ndarray, ...] | None = self._turned(self.leaves)
+        made, self.places = _placed(self.leaves)
+        self.orders = [as_operands(x.shape, (x,)) for x in made]
+        self._key = self.structure, _kinds(self.leaves), self.places, _kinds(made)
+        self._first: tuple[np.ndarray, ...] | None = self._turned(made)
         self.types = tuple([TensorType(x.shape, x.dtype) for x in self._first])
 
     def __repr__(self) -> str:
@@ -94,10 +98,11 @@ class Call:
             return first
         placed = [arranged(a, order) for a, (_, _, order) in zip(given, self._given, strict=True)]
         structure, leaves = _taken_apart(self._called(placed))
-        if (structure, tuple(map(_kind, leaves))) != self._key:
+        made, places = _placed(leaves)
+        if (structure, _kinds(leaves), places, _kinds(made)) != self._key:
             _varies.add((self._site.file, self._site.line, self._text))
             raise RuntimeError(f"{self!r} gives something else than it gave")
-        return self._turned(leaves)
+        return self._turned(made)
 
     def _called(self, given: Sequence[np.ndarray]) -> Any:
         if not self._copies:
@@ -116,8 +121,8 @@ class Call:
             raise RuntimeError(f"{self!r} writes its arguments")
         return result
 
-    def _turned(self, leaves: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        turned = zip(_arrays(leaves), self.orders, strict=True)
+    def _turned(self, made: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        turned = zip(made, self.orders, strict=True)
         return tuple([np.asarray(x if o is None else x.transpose(o), order="C") for x, o in turned])
 
 
@@ -147,15 +152,50 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, (np.number, np.bool_)) or type(leaf) in (bool, int, float)
 
 
-def _arrays(leaves: Sequence[Any]) -> list[np.ndarray]:
-    """What becomes a tensor: arrays, and numbers as those without dimensions."""
-    return [np.asarray(x) for x in leaves if type(x) is np.ndarray or _is_number(x)]
+class _Place(NamedTuple):
+    """Where a leaf lies: the number of the memory, and how it is a view of that, if it is one."""
+
+    number: int
+    view: tuple[tuple[int, ...], tuple[int, ...], int] | None
 
 
-def _kind(leaf: Any) -> Any:
-    if type(leaf) is np.ndarray or _is_number(leaf):
-        return type(leaf), np.shape(leaf), np.asarray(leaf).dtype
-    return plain_key(leaf)
+def _placed(leaves: Sequence[Any]) -> tuple[list[np.ndarray], tuple[_Place, ...]]:
+    """The memory that arrays and numbers lie in, which becomes tensors, and where in it each lies."""
+    made: dict[int, np.ndarray] = {}
+    places = []
+    for leaf in leaves:
+        if type(leaf) is not np.ndarray and not _is_number(leaf):
+            continue
+        array = np.asarray(leaf)
+        base = owner(array) if type(leaf) is np.ndarray else array
+        step, view = array.itemsize, None
+        if (
+            base is not array
+            and base.dtype == array.dtype
+            and _is_dense(base)
+            and min((0, *array.strides)) == 0
+        ):
+            start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+            view = array.shape, tuple([s // step for s in array.strides]), start // step
+        else:
+            base = array
+        made.setdefault(id(base), base)
+        places.append(_Place([*made].index(id(base)), view))
+    return [*made.values()], tuple(places)
+
+
+def _is_dense(array: np.ndarray) -> bool:
+    return arranged(array, as_operands(array.shape, (array,))) is array
+
+
+def _kinds(leaves: Sequence[Any]) -> list[Any]:
+    """What must be the same again of what a call gives."""
+    return [
+        (type(x), np.shape(x), np.asarray(x).dtype)
+        if type(x) is np.ndarray or _is_number(x)
+        else plain_key(x)
+        for x in leaves
+    ]
 
 
 def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
@@ -205,10 +245,10 @@ def call(
     if (view := _view_of(observer, operands.tensors, result, words, site)) is not MISSING:
         return view
     leaves = _taken_apart(result)[1]
-    arrays = _arrays(leaves)
-    plain = [x for x in leaves if not (type(x) is np.ndarray or _is_number(x))]
-    apart = all(not np.may_share_memory(a, b) for i, a in enumerate(arrays) for b in (*given, *arrays[:i]))
-    if not (arrays and apart and all(map(known.is_numbers, arrays)) and all(map(is_plain, plain))):
+    made, plain = _placed(leaves)[0], [x for x in leaves if type(x) is not np.ndarray]
+    apart = all(not np.may_share_memory(a, b) for i, a in enumerate(made) for b in (*given, *made[:i]))
+    fits = all(known.is_numbers(x) and _is_dense(x) for x in made) and all(map(is_plain, plain))
+    if not (made and apart and fits):
         observer.open(f"{words}, which gives what is not followed", site)
         return result
     return _followed(observer, Call(applied, given, result, site), operands.tensors, words, site)
@@ -218,9 +258,16 @@ def any_of_tensors(observer: Observer, values: Sequence[Any]) -> bool:
     """Whether an array in the memory of a tensor is among values, or in lists and tuples of them."""
     return observer.numbers.any_followed and any(
         of_tensors.owner_of(observer, value) is not None
+        or _is_out_of_tensor(observer, value)
         or (type(value) in (list, tuple) and any_of_tensors(observer, value))
         for value in values
     )
+
+
+def _is_out_of_tensor(observer: Observer, value: Any) -> bool:
+    """Whether a number of Python's is followed that comes out of a tensor."""
+    taken = observer.numbers.of(value) if type(value) in NUMBERS else None
+    return taken is not None and taken.value is not None
 
 
 def _is_fit(observer: Observer, value: Any) -> bool:
@@ -234,7 +281,7 @@ def _is_fit(observer: Observer, value: Any) -> bool:
         return value in observer.arrays or known.symbol_of(observer, value) is not None
     if isinstance(value, type):
         return purity.is_static(value)
-    return is_plain(value) and not observer.numbers.has(value)
+    return is_plain(value) and (_is_out_of_tensor(observer, value) or not observer.numbers.has(value))
 
 
 class _Operands:
@@ -250,9 +297,9 @@ class _Operands:
         tensor = self._tensor_of(value)
         if tensor is not None:
             self.tensors.append(tensor)
-            is_number = isinstance(value, np.generic)
-            self.keys.append((known.VARIES, is_number))
-            return known.VARIES_AS_NUMBER if is_number else known.VARIES
+            varies = known.varies_as(type(value))
+            self.keys.append(varies)
+            return varies
         if type(value) in (list, tuple):
             self._observer.read_contents(value, self._site)
             self.keys.append((type(value), len(value)))
@@ -266,6 +313,10 @@ class _Operands:
     def _tensor_of(self, value: Any) -> Tensor | None:
         observer = self._observer
         owner = of_tensors.owner_of(observer, value)
+        if _is_out_of_tensor(observer, value):
+            with no_grad():
+                one = ops.ones((), dtype=float64 if type(value) is float else int64)
+                return ops.mul(one, standing_for(value, observer.numbers))
         if owner is not None or type(value) is not np.ndarray or known.symbol_of(observer, value) is None:
             return owner
         found: Tensor = brought(observer, from_numpy, (value,), {}, self._site, lambda: from_numpy(value))
@@ -300,7 +351,8 @@ def _followed(observer: Observer, call: Call, operands: Sequence[Tensor], words:
     recorder: Any = state.interpreter
     with no_grad():
         made = recorder.later.at_once(lambda: bind(FOREIGN, tuple(operands), {"call": call}))
-        rest = iter([_turned_back(t, order) for t, order in zip(made, call.orders, strict=True)])
+        whole = [_turned_back(t, order) for t, order in zip(made, call.orders, strict=True)]
+        rest = iter([_part_of(whole[place.number], place.view) for place in call.places])
     opens = _opening(observer, words, site)
     leaves = [
         _leaf(observer, leaf, next(rest), opens) if type(leaf) is np.ndarray or _is_number(leaf) else leaf
@@ -311,6 +363,10 @@ def _followed(observer: Observer, call: Call, operands: Sequence[Tensor], words:
 
 def _turned_back(tensor: Tensor, order: Order) -> Tensor:
     return tensor if order is None else ops.permute(tensor, np.argsort(order).tolist())
+
+
+def _part_of(tensor: Tensor, view: Any) -> Tensor:
+    return tensor if view is None else ops.as_strided(tensor, *view)
 
 
 def _leaf(observer: Observer, leaf: Any, tensor: Tensor, opens: Callable[[], Any]) -> Any:

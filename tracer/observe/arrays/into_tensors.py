@@ -119,7 +119,7 @@ def as_index(observer: Observer, key: Any, site: Site) -> Any:
     """An index of a tensor, with tensors in place of the arrays in it that stand for symbols."""
     if type(key) is tuple:
         return tuple([as_index(observer, part, site) for part in key])
-    owner = of_tensors.owner_of(observer, key) if type(key) is np.ndarray else None
+    owner = of_tensors.owner_of(observer, key) if isinstance(key, (np.ndarray, np.integer)) else None
     if owner is not None:
         return owner
     if not (type(key) is np.ndarray and symbol_of(observer, key) is not None):

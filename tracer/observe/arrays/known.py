@@ -8,8 +8,9 @@ takes the array that lies where the run found it, and NumPy's functions are call
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,25 @@ from fusegrad.tracer.observe.values import MISSING, hold, is_plain, plain_key
 if TYPE_CHECKING:
     from fusegrad.tracer.observe.observer import Observer
 
-# Stand in operands for the next one that varies; the other one for an array that is given as a number.
-VARIES, VARIES_AS_NUMBER = object(), object()
+
+class Varies(NamedTuple):
+    """Stands in operands for the next one that varies: an array, or what is made of it."""
+
+    made: Callable[[np.ndarray], Any] | None
+
+    def __repr__(self) -> str:
+        return "_" if self.made is None else "_.item()" if self is _AS_PYTHONS else "_[()]"
+
+
+_AS_ARRAY, _AS_PYTHONS = Varies(None), Varies(np.ndarray.item)
+_AS_NUMPYS = Varies(operator.itemgetter(()))
+
+
+def varies_as(kind: type) -> Varies:
+    """For an operand of a class: an array, one of NumPy's numbers, or one of Python's."""
+    if issubclass(kind, np.ndarray):
+        return _AS_ARRAY
+    return _AS_NUMPYS if issubclass(kind, np.generic) else _AS_PYTHONS
 
 
 class Arrays:
@@ -229,18 +247,14 @@ def _path_of(function: Any) -> str:
 
 
 def _text(template: Any) -> str:
-    if template is VARIES or template is VARIES_AS_NUMBER:
-        return "_" if template is VARIES else "_[()]"
     if type(template) in (list, tuple):
         return f"{type(template).__name__}({', '.join(map(_text, template))})"
     return f"array at {id(template):x}" if isinstance(template, np.ndarray) else repr(template)
 
 
 def _filled(template: Any, rest: Iterator[Any]) -> Any:
-    if template is VARIES:
-        return next(rest)
-    if template is VARIES_AS_NUMBER:
-        return next(rest)[()]
+    if type(template) is Varies:
+        return next(rest) if template.made is None else template.made(next(rest))
     if type(template) in (list, tuple):
         return type(template)([_filled(item, rest) for item in template])
     return template
@@ -271,8 +285,8 @@ def _template(observer: Observer, operands: list[Symbol], keys: list[Any], value
     symbol = symbol_of(observer, value)
     if symbol is not None:
         operands.append(symbol)
-        keys.append(VARIES)
-        return VARIES
+        keys.append(_AS_ARRAY)
+        return _AS_ARRAY
     if type(value) in (list, tuple):
         keys.append((type(value), len(value)))
         return type(value)([_template(observer, operands, keys, item) for item in value])

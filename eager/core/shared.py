@@ -43,6 +43,29 @@ def owner(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def copied(array: np.ndarray, memo: dict[Any, Any]) -> tuple[np.ndarray, list[Any]]:
+    """`copy.deepcopy` of an array: the same place in a copy of the whole memory that it lies in, which all
+    that are copied with this `memo` have in common, as PyTorch copies storages. And their tensors, a list.
+    """
+    if type(array) is not np.ndarray:
+        return array.copy(), []
+    whole = owner(array)
+    if not (whole.flags.c_contiguous or whole.flags.f_contiguous):  # somebody else's memory, with gaps
+        return array.copy(order="K"), []
+    key = "memory of tensors", id(whole)
+    if key not in memo:
+        memo[key] = whole.copy(order="K"), [], whole  # which keeps its id
+    made, tensors, _ = memo[key]
+    if array is whole:
+        return made, tensors
+    start = array.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    return np.ndarray(array.shape, array.dtype, _bytes_of(made), start, array.strides), tensors
+
+
+def _bytes_of(whole: np.ndarray) -> np.ndarray:
+    return whole.reshape(-1, order="A").view(np.uint8)
+
+
 def is_same(one: Any, other: Any) -> bool:
     """Whether two arrays are the same elements of one memory."""
     if type(one) is not np.ndarray or type(other) is not np.ndarray:

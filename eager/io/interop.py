@@ -10,6 +10,7 @@ import numpy as np
 
 from fusegrad.eager.autograd import hooks
 from fusegrad.eager.autograd.node import reach, share
+from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
 from fusegrad.eager.core.op import wrap
@@ -111,7 +112,8 @@ def __copy__(self: Tensor) -> Tensor:
 
 @attach
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`copy.deepcopy`: memory of its own, with the gradient and the attributes.
+    """`copy.deepcopy`: memory of its own, as this lies, and shared with the copies of those that share this,
+    with the gradient and the attributes.
 
     Raises RuntimeError for a tensor that an op made.
     """
@@ -121,7 +123,11 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
             "moment; detach() first",
         )
-    tensor = of_class(wrap(self._leave("deepcopy", lambda: self.array.copy())), type(self))
+    array, others = self._leave("deepcopy", lambda: shared.copied(self.array, memo))
+    tensor = of_class(wrap(array), type(self))
+    others.append(tensor)
+    for other in others if len(others) > 1 else ():
+        shared.part(other.version)  # each counts its own writes
     tensor.needs_grad = self.needs_grad
     memo[id(self)] = tensor
     tensor.gradient = copy.deepcopy(self.gradient, memo)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
@@ -13,7 +13,7 @@ from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.shape import normal_dim, normal_dims
 
 
-def _part(x: Tensor, dim: int, start: int, stop: int | None = None) -> Tensor:
+def _part(x: Tensor, dim: int, start: int | None, stop: int | None = None) -> Tensor:
     """The elements from `start` to `stop` (as of a Python slice) along `dim`."""
     return x[(slice(None),) * dim + (slice(start, stop),)]
 
@@ -186,13 +186,24 @@ def _uneven_slope(x: Tensor, dim: int, places: Tensor, edge_order: int) -> Tenso
     places = ops.reshape(places, tuple(-1 if d == dim else 1 for d in range(x.array.ndim)))
     steps = _part(places, dim, 1) - _part(places, dim, 0, -1)
     before, after = _part(steps, dim, 0, -1), _part(steps, dim, 1)
-    near, middle, far = _part(x, dim, 0, -2), _part(x, dim, 1, -1), _part(x, dim, 2)
-    left, right = (middle - near) / before, (far - middle) / after
-    inner = (left * after + right * before) / (before + after)
+    three = _part(x, dim, 0, -2), _part(x, dim, 1, -1), _part(x, dim, 2)
+
+    def weighted(start: int | None, stop: int | None, weigh: Callable[[Any, Any], Sequence[Any]]) -> Any:
+        """Values times weights: of float32 values at float64 places differences would lose digits."""
+        b, a = _part(before, dim, start, stop), _part(after, dim, start, stop)
+        near, middle, far = weigh(b, a)
+        parts = [_part(values, dim, start, stop) for values in three]
+        return near * parts[0] + middle * parts[1] + far * parts[2]
+
+    inner = weighted(None, None, lambda b, a: (-a / (b * (b + a)), (a - b) / (b * a), b / (a * (b + a))))
     if edge_order == 1:
-        first, last = _part(left, dim, 0, 1), _part(right, dim, -1)
+        first = (_part(x, dim, 1, 2) - _part(x, dim, 0, 1)) / _part(steps, dim, 0, 1)
+        last = (_part(x, dim, -1) - _part(x, dim, -2, -1)) / _part(steps, dim, -1)
     else:
-        bend = (right - left) / (before + after)
-        first = _part(left - bend * before, dim, 0, 1)
-        last = _part(right + bend * after, dim, -1)
+        first = weighted(
+            0, 1, lambda b, a: (-(2 * b + a) / (b * (b + a)), (b + a) / (b * a), -b / (a * (b + a)))
+        )
+        last = weighted(
+            -1, None, lambda b, a: (a / (b * (b + a)), -(b + a) / (b * a), (2 * a + b) / (a * (b + a)))
+        )
     return ops.cat([first, inner, last], dim)

@@ -185,6 +185,13 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
             f"dot : expected both vectors to have same dtype, but found {input.dtype.scalar} and "
             f"{tensor.dtype.scalar}",
         )
+    sizes = input.array.size, tensor.array.size
+    if sizes[0] != sizes[1]:
+        raise failure(
+            RuntimeError,
+            f"inconsistent tensor size, expected tensor [{sizes[0]}] and src [{sizes[1]}] to have the same "
+            f"number of elements, but got {sizes[0]} and {sizes[1]} elements respectively",
+        )
     return uncast(matmul)(input, tensor)
 
 

@@ -193,7 +193,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise failure(RuntimeError, f"{name}: other must have at least 1 dimension")
     driver = "gelsy" if driver is None else driver
     if driver not in _DRIVERS:
-        raise failure(RuntimeError, f"{name}: parameter `driver` should be one of {_DRIVERS}, got {driver!r}")
+        raise failure(
+            RuntimeError,
+            f"{name}: parameter `driver` should be one of ({', '.join(_DRIVERS)}), got {driver!r}",
+        )
     vector = B.array.ndim == 1 or (A.array.ndim - 1 == B.array.ndim and B.array.shape == A.array.shape[:-1])
     columns = ops.unsqueeze(B, -1) if vector else B
     rows, unknowns = A.array.shape[-2:]

@@ -47,7 +47,7 @@ _TAKING = {
         logical_not logical_or logical_xor logit logspace logsumexp lt lu_solve lu_unpack matmul
         matrix_power max maximum mean median min minimum mm mode msort mul multiply mv mvlgamma
         nan_to_num nanmean nanmedian nanquantile nansum narrow_copy ne neg negative nextafter
-        nonzero nonzero_static norm normal not_equal ones orgqr ormqr outer permute_copy polar
+        nonzero nonzero_static norm normal not_equal nuclear_norm ones orgqr ormqr outer permute_copy polar
         polygamma pow prod qr quantile rad2deg rand randint randn randperm range reciprocal
         remainder renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted
         select_copy sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet softmax sort
@@ -201,6 +201,7 @@ _SAYS |= dict.fromkeys(
     ("eig", "eigvals"),
     "Expected {part} to be safely castable from {scalar} dtype, but got {part} with dtype {other}",
 )
+_SAYS["multi_dot"] = "expected out tensor to have dtype {scalar}, but got {other}"
 _SAYS |= dict.fromkeys(("all", "any"), "{name} only supports bool tensor for result, got: {other}")
 _SAYS |= dict.fromkeys(
     ("cummax", "cummin", "logcumsumexp"), "expected scalar_type {scalar} but found {other}"

@@ -84,8 +84,8 @@ _EXACT = frozenset(
     bitwise_not bmm ceil cholesky conj_physical det detach_copy diag diagonal_copy dot eigvalsh
     expand_copy fix float_power floor frac hardshrink heaviside histc inner inv inverse isin isneginf
     isposinf lerp log_softmax logcumsumexp lu_solve matmul matrix_norm mm msort multi_dot mv nan_to_num
-    nanquantile narrow_copy neg negative nonzero norm permute_copy quantile renorm round searchsorted
-    select_copy sgn sign signbit slice_scatter softmax solve split_copy split_with_sizes_copy
+    nanquantile narrow_copy neg negative nonzero norm nuclear_norm permute_copy quantile renorm round
+    searchsorted select_copy sgn sign signbit slice_scatter softmax solve split_copy split_with_sizes_copy
     squeeze_copy svdvals t_copy take_along_dim tensordot transpose_copy tril triu trunc unbind_copy
     unfold_copy unsqueeze_copy vdot vecdot vector_norm view_copy where""".split()
 )
@@ -201,6 +201,7 @@ _SAYS |= dict.fromkeys(
     ("eig", "eigvals"),
     "Expected {part} to be safely castable from {scalar} dtype, but got {part} with dtype {other}",
 )
+_SAYS["nuclear_norm"] = "linalg.matrix_norm expected out tensor dtype {scalar} but got: {other}"
 _SAYS["multi_dot"] = "expected out tensor to have dtype {scalar}, but got {other}"
 _SAYS |= dict.fromkeys(("all", "any"), "{name} only supports bool tensor for result, got: {other}")
 _SAYS |= dict.fromkeys(

@@ -82,7 +82,7 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> bool:
 def _opened(array: Any, base: Any) -> bool:
     """Let a part of an expanded tensor be written that has each element once, where `base` may be written."""
     apart = type(array) is np.ndarray and lies_apart(array.shape, array.strides, array.itemsize)
-    if not apart or array is base or not base.flags.writeable:
+    if not apart or (array.size and (array is base or not base.flags.writeable)):
         return False
     try:
         array.flags.writeable = True

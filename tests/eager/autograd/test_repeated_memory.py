@@ -250,3 +250,20 @@ def test_gradients_through_such_writes_are_right_or_refused():
     z[0] = other * 5
     z.sum().backward()
     assert x.grad.tolist() == other.grad.tolist()
+
+
+EMPTY = {
+    "expanded": lambda T: T.ones(0, 1).expand(0, 4),
+    "expanded to none": lambda T: T.ones(5, 3).expand(0, 5, 3),
+    "turned in place": lambda T: T.ones(3, 5).transpose_(0, 1).expand(0, 5, 3),
+    "none of each": lambda T: T.ones(2, 1)[:, :0].expand(3, 2, 0),
+}
+
+
+@pytest.mark.parametrize("tensor", EMPTY)
+def test_what_has_no_elements_is_written_anyhow(tensor):
+    writes = [lambda T, x: x.copy_(T.ones(x.shape)), lambda T, x: x.add_(1), lambda T, x: x.exp_()]
+    writes += [lambda T, x: x.__setitem__(slice(None), 1.0), lambda T, x: T.neg(T.ones(x.shape), out=x)]
+    for T in (fg, torch):
+        for write in writes:
+            write(T, EMPTY[tensor](T))

@@ -116,3 +116,16 @@ def test_jitted_writes():
     jitted = fg.jit(function)
     for _ in range(3):
         assert jitted(fg.zeros(3, dtype=fg.float64)).tolist() == [0.1, 1e300, 1e300]
+
+
+@pytest.mark.parametrize("edge_order", [1, 2])
+def test_slopes_of_float32_values_at_float64_places_keep_their_digits(edge_order):
+    draw = np.random.default_rng(0)
+    values, places = draw.standard_normal(400).astype(np.float32), np.cumsum(draw.random(400) + 1e-3)
+    slopes = {
+        T: T.gradient(T.tensor(values), spacing=[T.tensor(places)], edge_order=edge_order)[0].numpy()
+        for T in (fg, torch)
+    }
+    assert slopes[fg].dtype == slopes[torch].dtype == np.float64
+    np.testing.assert_allclose(slopes[fg][1:-1], slopes[torch][1:-1], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(slopes[fg], slopes[torch], rtol=1e-5)

@@ -110,6 +110,10 @@ class NoValues(RuntimeError):
     """Values were asked for of what stands for a batch of them."""
 
 
+class NoMemoryError(MemoryError, RuntimeError):
+    """There is no memory for what an op gives: MemoryError as for Python, RuntimeError as for PyTorch."""
+
+
 def failure(kind: type[Exception], message: str) -> Exception:
     """An exception for the user: the public function that was called, `message`, the user's line.
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.core import dtypes, large
-from fusegrad.eager.core.errors import located
+from fusegrad.eager.core.errors import NoMemoryError, located
 from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
 from fusegrad.eager.core.ops import ops
@@ -472,7 +472,7 @@ class OpError(RuntimeError):
 
 
 # Types that PyTorch raises too; whatever else an op fails with becomes an OpError.
-_KEPT = (IndexError, TypeError, NotImplementedError, MemoryError)
+_KEPT = {kind: kind for kind in (IndexError, TypeError, NotImplementedError)} | {MemoryError: NoMemoryError}
 
 
 def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) -> Exception:
@@ -483,7 +483,7 @@ def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) 
         error = type(error)(unequal([a.array.shape for a in args if isinstance(a, Tensor)]) or str(error))
     operands = ", ".join(describe(a) for a in args)
     given = "".join(f", {k}={v!r}" for k, v in params.items())
-    kind = next((k for k in _KEPT if isinstance(error, k)), OpError)
+    kind = next((kept for k, kept in _KEPT.items() if isinstance(error, k)), OpError)
     explained = kind(located(f"{op.name}({operands}{given}): {error}"))
     explained.fusegrad_located = True  # type: ignore[union-attr]
     return explained

@@ -132,7 +132,9 @@ class Tensor(Methods):
         """Steps in elements (not bytes) along each dimension, or along `dim`, which NumPy calls `axis`."""
         dim = dim if axis is None else one_of(dim, axis)
         array = self.array
-        if array.flags.c_contiguous and type(self.alias) is not tuple:
+        if array.flags.c_contiguous and (
+            type(self.alias) is not tuple or not (array.size or any(array.strides))
+        ):
             # NumPy's are anything along dimensions of 1 element, and where there are no elements.
             strides = tuple(math.prod(max(n, 1) for n in array.shape[i:]) for i in range(1, array.ndim + 1))
         else:

@@ -69,8 +69,8 @@ class _KeyErrorMessage(str):
 class Caught:
     """The exception that is being handled, as it is sent to the parent: its type, and its traceback."""
 
-    def __init__(self, where: str = "in background") -> None:
-        kind, error, trace = sys.exc_info()
+    def __init__(self, where: str = "in background", exc_info: Any = None) -> None:
+        kind, error, trace = exc_info or sys.exc_info()
         assert kind is not None
         self.kind = next(base for base in kind.__mro__ if _can_be_sent(base))
         self.name = kind.__name__

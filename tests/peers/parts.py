@@ -9,7 +9,6 @@ import importlib.util
 from types import SimpleNamespace
 from typing import Any
 
-from fusegrad.eager.data.worker import Caught
 from fusegrad.eager.io import storage
 from fusegrad.torch.parts import no, nothing
 from peers.missing import Missing
@@ -48,7 +47,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "has_lapack": True,
         "has_spectral": True,
     },
-    "torch._utils": {"_element_size": lambda dtype: dtype.itemsize, "ExceptionWrapper": Caught},
+    "torch._utils": {"_element_size": lambda dtype: dtype.itemsize},
     "torch._utils_internal": {"get_writable_path": str, "IS_FBSOURCE": False},
     "torch._dynamo": {"reset": nothing, "disable": lambda function: function},
     "torch._dynamo.config": {"suppress_errors": False, "inline_inbuilt_nn_modules": False},

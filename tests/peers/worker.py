@@ -222,8 +222,10 @@ def main() -> None:
     os.environ |= {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu", "PYTORCH_PRINT_REPRO_ON_FAILURE": "0"}
     if not given.with_torch:
         install(Finder(given.checkout))
-        # Programs that a test starts get fusegrad too.
+        # Programs and processes that a test starts get fusegrad too, and the checkout's tools: those that are
+        # spawned have this one's path.
         os.environ["PYTHONPATH"] = str(Path(__file__).parent / "site")
+        sys.path.insert(1, os.environ["PYTHONPATH"])
         os.environ["PEERS_CHECKOUT"] = str(given.checkout)
     elif given.draws:
         draw_others(given.draws)

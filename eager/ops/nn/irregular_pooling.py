@@ -24,6 +24,7 @@ from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.nn.no_windows import no_windows
 from fusegrad.eager.ops.nn.pooling import check_kind, keep_larger
 from fusegrad.eager.ops.nn.resampling import adaptive_size, spans
 from fusegrad.eager.ops.shape.windows import Sizes, check_batch, numbers, of_each_rank
@@ -80,7 +81,7 @@ def _adaptive_max_of(name: str, rank: int) -> Callable[..., Any]:
         check_kind(name, input, "f")
         size = adaptive_size(name, input, rank, output_size, True)
         indices = bind(_adaptive_place, (input,), {"size": size})
-        values = _gathered(input, indices, rank)
+        values = _gathered(input, indices, rank) if all(size) else no_windows(input, size, "AdaptiveMax")
         values = ops.lying_as_images(values, input) if rank == 2 else values
         return (values, indices) if return_indices else values
 

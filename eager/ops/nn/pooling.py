@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,27 @@ def _counted(types: Sequence[TensorType], count: Sizes, **_: Any) -> TensorType:
 
 def _sized(types: Sequence[TensorType], size: Sizes, **_: Any) -> TensorType:
     return TensorType(types[0].shape[: -len(size)] + size, types[0].dtype)
+
+
+def _as_max_pools(operands: int = 1) -> Any:
+    """How results of max pools lie: as `channels` has it; volumes without a batch as a batch of one."""
+    images, volumes = channels(4, operands=operands), channels(5, operands=operands)
+
+    def rule(shape: Sizes, given: Sequence[Any], params: Any = None) -> Any:
+        if len(params["window"]) < 3:
+            return images(shape, given, params)
+        if len(shape) == 5:
+            return volumes(shape, given, params)
+        batch = [_BatchOfOne((1, *x.shape), (max(x.strides) * max(x.shape), *x.strides)) for x in given]
+        order = volumes((1, *shape), batch, params)
+        return None if order is None else tuple(d - 1 for d in order[1:])
+
+    return rule
+
+
+class _BatchOfOne(NamedTuple):
+    shape: Sizes
+    strides: Sizes
 
 
 # Maxima. Params: `window`, and `count`, that of the windows, or `size`, that of the input.
@@ -141,7 +162,7 @@ _max_pool: Opaque = Opaque(
     },
     lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackward0"),
     refuses="",
-    order=channels(4, 5),
+    order=_as_max_pools(),
 )
 _max_place: Opaque = Opaque(
     "max_pool_place",
@@ -150,7 +171,7 @@ _max_place: Opaque = Opaque(
     lambda types, **params: TensorType(_counted(types, **params).shape, np.dtype(np.int32)),
     None,
     refuses="",
-    order=channels(4, 5),
+    order=_as_max_pools(),
 )
 _max_pick: Opaque = Opaque(
     "max_pool_pick",
@@ -160,7 +181,7 @@ _max_pick: Opaque = Opaque(
     {"x": lambda g, places, x_type, window: _put(g, places, x_type, window), "places": None},
     lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackward0"),
     refuses="",
-    order=channels(4, 5, operands=2),
+    order=_as_max_pools(2),
 )
 _max_put: Opaque = Opaque(
     "max_pool_put",
@@ -170,7 +191,7 @@ _max_put: Opaque = Opaque(
     {"x": lambda g, places, window: _picked(g, places, window), "places": None},
     lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackwardBackward0"),
     refuses="",
-    order=channels(4, 5),
+    order=_as_max_pools(2),
 )
 
 

@@ -27,6 +27,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import positions
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.nn.no_windows import no_windows
 from fusegrad.eager.ops.nn.pooling import check_kind
 from fusegrad.eager.ops.shape.windows import Sizes, numbers, of_each_rank
 
@@ -401,8 +402,7 @@ def _adaptive_avg_of(name: str, rank: int) -> Callable[..., Tensor]:
         size = adaptive_size(name, input, rank, output_size, rank == 3)
         given = input.array.shape[-rank:]
         if not all(size):
-            nothing = input[(..., *[slice(0)] * rank)]
-            return ops.reshape(nothing, (*input.array.shape[:-rank], *size))
+            return no_windows(input, size, "AdaptiveAvg")
         maps = tuple(("area", n, m, 1.0, False) for n, m in zip(given, size, strict=True))
         return bind(_resample, (input,), {"maps": maps, "transposed": False})
 

@@ -330,24 +330,31 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 
 def _expand_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    extra = len(shape) - len(layout.shape)
-    strides = [0] * extra
-    for n, old, stride in zip(shape[extra:], layout.shape, layout.strides, strict=True):
-        strides.append(stride if old == n else 0)
-    return Layout(shape, tuple(strides), layout.offset)
+    return Layout(shape, _expanded_strides(layout.shape, layout.strides, shape), layout.offset)
+
+
+def _expanded_strides(
+    old: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The strides of the view: 0 along what is repeated, and as PyTorch has them of one element."""
+    extra = len(shape) - len(old)
+    found = [s if n == m else 0 for n, m, s in zip(old, shape[extra:], strides, strict=True)]
+    for d in reversed(range(extra)):
+        beyond = shape[d + 1] * found[0] if found else 0
+        found.insert(0, beyond if shape[d] == 1 else 0)
+    return tuple(found)
 
 
 def _expand_numpy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    strides = _expanded_strides(x.shape, x.strides, shape)
     if not x.flags.c_contiguous:
         view = np.broadcast_to(x, shape)
+        if view.strides != strides:  # along dimensions of one element, where NumPy's are anything
+            return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=view.size == x.size)
         if view.size == x.size and x.flags.writeable:
             view.flags.writeable = True  # nothing is repeated
         return view
     # What `broadcast_to` does, in a third of its time: every sum's gradient takes this way.
-    extra = len(shape) - x.ndim
-    strides = [0] * extra
-    if x.ndim:
-        strides += [s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], x.strides, strict=True)]
     result: np.ndarray = np.ndarray(shape, x.dtype, x, 0, strides)
     if result.size != x.size:
         result.flags.writeable = False

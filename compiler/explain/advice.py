@@ -52,7 +52,7 @@ _REASONS: list[tuple[str, str, str]] = [
     ),
     (
         "cannot be followed",
-        r"cannot be followed",
+        r"cannot be followed|defines a class",
         "move that part out of the function (imports, globals that are rebound, code without Python source)",
     ),
     (

@@ -247,6 +247,12 @@ class Hooks:
         observer = active()
         return function if observer is None else observer.local(function)
 
+    def not_followed(self, what: str, site: int) -> None:
+        """A statement that runs as it is."""
+        observer = active()
+        if observer is not None:
+            observer.open(what, self.sites[site])
+
     def entry(self, *containers: Any) -> None:
         """``*args`` and ``**kwargs`` of the call that begins."""
         observer = active()

@@ -126,6 +126,20 @@ def _find(compiled: CodeType, original: CodeType) -> CodeType:
     while pending:
         code = pending.pop(0)
         if code.co_name == root:
-            return code.replace(co_name=original.co_name, co_qualname=original.co_qualname)
+            return _named(code, code.co_qualname, original.co_qualname).replace(co_name=original.co_name)
         pending += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     raise Unsupported("its twin could not be compiled")
+
+
+def _named(code: CodeType, prefix: str, wanted: str) -> CodeType:
+    """The code with another beginning of its full name, and of those of functions and classes within."""
+
+    def renamed(constant: Any) -> Any:
+        if isinstance(constant, CodeType):
+            return _named(constant, prefix, wanted)
+        # The body of a class has the name of that among its constants.
+        is_name = isinstance(constant, str) and constant.startswith(prefix)
+        return wanted + constant[len(prefix) :] if is_name else constant
+
+    consts = tuple(map(renamed, code.co_consts))
+    return code.replace(co_consts=consts, co_qualname=renamed(code.co_qualname))

@@ -38,6 +38,9 @@ class _Conditions(ast.NodeTransformer):
     def __init__(self) -> None:
         self.names: list[str] = []
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        return node  # which runs as it is
+
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         self.generic_visit(node)
         before = len(self.names)

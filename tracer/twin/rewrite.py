@@ -337,11 +337,16 @@ class Rewriter(Assignments):
         definition.decorator_list = [*decorators, self.at(node, local)]
         return [self.at(node, definition)]
 
+    def statement_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
+        """Runs as it is: runs that come by it are not replayed, others are."""
+        if rebinding := [n for n in ast.walk(node) if isinstance(n, (ast.Global, ast.Nonlocal))]:
+            raise Unsupported("it defines a class that rebinds outer variables", rebinding[0].lineno)
+        return [self.at(node, ast.Expr(value=self.hook("not_followed", node, "defines a class"))), node]
+
 
 # What gives numbers and rows together, or from the last one on.
 _TOGETHER = frozenset({"enumerate", "zip", "reversed"})
 _WORDS: dict[type, str] = {
-    ast.ClassDef: "a class definition",
     ast.AsyncFunctionDef: "an asynchronous function",
     ast.AsyncFor: "an asynchronous loop",
     ast.AsyncWith: "an asynchronous with",

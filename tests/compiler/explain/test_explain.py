@@ -373,7 +373,7 @@ def shows_effects(x: Any) -> list[tuple[str, Callable[..., Any], str, str]]:
         ("iterator", iterates, "advances an iterator", "next item outside"),
         ("memory", views, "returns a view", ".clone()"),
         ("result", makes, "returns an object of type SimpleNamespace", "return tensors and numbers"),
-        ("cannot be followed", defines, "contains a class definition", "move that part out"),
+        ("cannot be followed", defines, "defines a class", "move that part out"),
     ]
 
 

@@ -332,3 +332,28 @@ def test_values_and_names_that_no_member_has() -> None:
         for _ in range(4):
             with pytest.raises(error):
                 function(fg.ones(2))
+
+
+def test_a_class_that_the_first_call_defines() -> None:
+    thing, kinds = Thing(), Thing()
+
+    def function(x: Any) -> Any:
+        if not hasattr(kinds, "result"):
+
+            class Result(Thing):
+                def total(self) -> Any:
+                    return self.number + thing.number
+
+            kinds.result = Result  # type: ignore[attr-defined]
+        return x * kinds.result(3).total()  # type: ignore[attr-defined]
+
+    jitted, x = fg.jit(function), fg.ones(1)
+    assert jitted(fg.ones(2)).tolist() == [5, 5]  # defines the class: the run is not replayed
+    assert "defines a class" in str(jitted.explain())
+    replayed = jitted.stats.compiled_calls
+    for number in (2, 2, 2, 4, 4, 4):
+        thing.number = number
+        assert jitted(x).item() == 3 + number
+    assert jitted.stats.compiled_calls >= replayed + 3
+    before = kinds.__dict__.pop("result")
+    assert jitted(x).item() == 7 and kinds.result is not before  # type: ignore[attr-defined]

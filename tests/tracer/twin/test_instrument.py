@@ -259,7 +259,7 @@ def test_annotations_and_docstring():
     [
         ("def f(x):\n    global SCALE\n    for SCALE in [x]: pass", "outer variable"),
         ("def f(x):\n    global SCALE\n    SCALE = x\n    del SCALE", "outer variable"),
-        ("def f(x):\n    class C: pass\n    return 1", "class"),
+        ("def f(x):\n    class C:\n        def g(self):\n            nonlocal x\n            x = 1", "class"),
         ("def f(x):\n    return locals()", "frame"),
         ("async def f(x):\n    return 1", "asynchronous"),
         ("def f(x):\n    try:\n        return 1\n    finally:\n        return 2", "finally"),

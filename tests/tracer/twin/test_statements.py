@@ -181,3 +181,28 @@ def test_with():
 
     assert not same(locked, 0).effects  # a replay asks whether it is free
     assert same(notified, 0).effects
+
+
+def test_classes_and_full_names():
+    def f(x):
+        y = [i + x for i in range(2)]
+
+        def inner():
+            return [lambda: y]
+
+        class Made:
+            "Words."
+
+            z = y
+
+            def parts(self, value):
+                match value:
+                    case [first, *_]:
+                        return first, [note(i) for i in self.z], x
+                return super().__eq__(self)
+
+        made = Made()
+        names = inner.__qualname__, inner()[0].__qualname__, Made.__qualname__, Made.parts.__qualname__
+        return made.parts([5]), made.parts(1), Made.__doc__, Made.__module__, names
+
+    assert same(f, 3).effects[0].reason == "defines a class"

@@ -83,7 +83,7 @@ class Test:
 def kind_of(line: dict[str, Any]) -> str:
     """What kind of failure it is."""
     type_, message = line["type"], line["message"]
-    if type_ in ("Crash", "OutOfTime", "MemoryError"):
+    if type_ in ("Crash", "OutOfTime", "MemoryError", "NoMemoryError"):
         return {"Crash": "crash", "OutOfTime": "time"}.get(type_, "memory")
     if type_ == "AssertionError":
         if NOT_REFUSED.search(message):

@@ -245,8 +245,6 @@ def _check_alignment(input: Tensor, dtype: dtypes.DType) -> None:
 
 
 def _view_as_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
-    if dtype.numpy == input.array.dtype:
-        return bind(_reshape, (input,), {"shape": input.array.shape})
     _dtype_view_type([TensorType(input.array.shape, input.array.dtype)], dtype)
     _check_alignment(input, dtype)
     return bind(_dtype_view, (input,), {"dtype": dtype})

@@ -13,7 +13,14 @@ from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout, lies_apart
-from fusegrad.eager.core.memory_order import Order, asked_for
+from fusegrad.eager.core.memory_order import (
+    LAST,
+    Order,
+    asked_for,
+    contiguous_format,
+    has_channels_last,
+    preserve_format,
+)
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -294,7 +301,14 @@ def _resized(self: Tensor, wanted: tuple[int, ...], order: Order) -> np.ndarray:
 
 @public(method=True)
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """`resize_` to the shape of another tensor. Source: `torch.Tensor.resize_as_`."""
+    """`resize_` to the shape of another tensor. Source: `torch.Tensor.resize_as_`.
+
+    memory_format: preserve_format for that of the other tensor.
+    """
+    array = the_template.array
+    if memory_format is preserve_format:
+        formats = [form for form, rank in LAST.items() if rank == array.ndim and has_channels_last(array)]
+        memory_format = formats[0] if formats else contiguous_format
     return resize_(input, the_template.array.shape, memory_format=memory_format)
 
 

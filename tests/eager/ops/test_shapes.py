@@ -335,3 +335,24 @@ def test_gradients_of_what_is_joined_look_at_each_piece_a_bounded_number_of_time
 
     calls(4)
     assert calls(800) < 5 * calls(200)
+
+
+def test_views_as_a_dtype_have_no_gradient():
+    """As PyTorch's, also where the dtype is that which the tensor has."""
+    for lib in (fg, torch):
+        x = lib.ones(2, 4, requires_grad=True)
+        for dtype in (lib.float32, lib.float16, lib.complex64, lib.int32):
+            view = x.view(dtype)
+            assert not view.requires_grad and view.data_ptr() == x.data_ptr()
+
+
+def test_tensors_are_resized_to_the_format_of_others():
+    for shape, name in (((2, 3, 4, 5), "channels_last"), ((2, 3, 4, 5, 6), "channels_last_3d")):
+        found = []
+        for lib in (fg, torch):
+            other = lib.zeros(shape).contiguous(memory_format=getattr(lib, name))
+            flats = [lib.zeros(other.numel()) for _ in range(2)]
+            flats[0].resize_as_(other, memory_format=lib.preserve_format)
+            flats[1].resize_as_(other)
+            found.append([(tuple(flat.shape), flat.stride()) for flat in flats])
+        assert found[0] == found[1]

@@ -51,11 +51,9 @@ def main() -> None:
         print(page.summary(found))
     place = given.markdown or (None if given.names or given.make else PAGE)
     if place is not None:
-        place.write_text(
-            page.markdown(
-                found, {name: venvs.version(name) for name in names}, so_far("tests"), so_far("times")
-            )
-        )
+        versions = {name: venvs.version(name) for name in names}
+        old = PAGE.read_text() if PAGE.exists() else ""
+        place.write_text(page.markdown(found, versions, so_far("tests"), so_far("times"), old))
 
 
 def run_tests(packages: list[str], most: int, seconds: int) -> None:
@@ -69,9 +67,11 @@ def run_tests(packages: list[str], most: int, seconds: int) -> None:
 def take_times(names: list[str]) -> None:
     """Time the steps of libraries, and keep what came of it for the page."""
     for name in names:
-        told = times.run(name)
+        told: dict[str, Any] = {}
+        for case, taken in times.run(name):
+            told[case] = taken
+            print(*times.table({name: {case: taken}})[2:], flush=True)
         (venvs.FOLDER / f"{name}.times.json").write_text(json.dumps(told))
-        print("\n".join([*times.table({name: told})][2:]), flush=True)
     print(times.summary({name: so_far("times")[name] for name in names}))
 
 

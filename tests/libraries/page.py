@@ -160,9 +160,11 @@ def of_the_list(folder: Path) -> list[str]:
 
 
 def markdown(
-    rows: Sequence[Row], versions: dict[str, str], tests: dict[str, Any], taken: dict[str, Any]
+    rows: Sequence[Row], versions: dict[str, str], tests: dict[str, Any], taken: dict[str, Any], old: str
 ) -> str:
-    """The whole page. tests: how own tests went, by package; taken: times of steps, by library."""
+    """The whole page. tests: how own tests went, by package; taken: times of steps, by library; old: the page
+    as it was, of which those parts stay that nothing is there of.
+    """
     releases = ", ".join(f"{name} {number}" for name, number in versions.items() if name not in MANY)
     head = [_line(["library", "case", "runs", "equal", "replays"]), _line(["---"] * 5)]
     alone = [row for row in rows if row.library not in MANY]
@@ -170,8 +172,17 @@ def markdown(
     lines += of_the_list(venvs.FOLDER)
     for names, text in GROUPS.items():
         lines += group(text, [row for row in rows if row.library in names])
-    if taken:
-        lines += [times.HEAD, times.summary(taken), "", *times.table(taken), ""]
-    if tests:
-        lines += [TESTS, own_tests.summary(tests), "", *own_tests.table(tests), ""]
-    return "\n".join(lines)
+    lines += (
+        [times.HEAD, times.summary(taken), "", *times.table(taken), ""] if taken else _part(old, times.HEAD)
+    )
+    lines += (
+        [TESTS, own_tests.summary(tests), "", *own_tests.table(tests), ""] if tests else _part(old, TESTS)
+    )
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _part(page: str, head: str) -> list[str]:
+    """The lines of the part of a page that begins with a heading."""
+    heading = head.strip().partition("\n")[0]
+    _, found, after = page.partition(f"\n{heading}\n")
+    return [f"\n{heading}", *after.partition("\n## ")[0].splitlines()] if found else []

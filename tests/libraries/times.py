@@ -23,10 +23,10 @@ WAYS = "torch", "compiled"
 BLOCKS, SECONDS, THREADS = 11, 0.25, 1  # of so small steps two threads are slower in PyTorch
 
 
-def run(name: str) -> dict[str, Any]:
-    """For each step of a library that replays, by the runs so far, what it takes in both ways."""
+def run(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each step of a library that replays, by the runs so far, and what it takes in both ways."""
     so_far = json.loads((venvs.FOLDER / f"{name}.json").read_text())
-    return {row.case: _measured(name, row.case) for row in runs.rows(name, so_far) if row.replays()}
+    yield from ((row.case, _measured(name, row.case)) for row in runs.rows(name, so_far) if row.replays())
 
 
 def _measured(name: str, case: str) -> dict[str, dict[str, float]]:

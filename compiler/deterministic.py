@@ -25,7 +25,7 @@ from fusegrad.compiler.jitted import Jitted
 from fusegrad.compiler.learning import unable
 from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
-from fusegrad.compiler.paths.path import Captured
+from fusegrad.compiler.paths.path import found_outside
 from fusegrad.compiler.paths.plans import OVERLAPS
 from fusegrad.compiler.paths.segments import MISSED, Stopped
 from fusegrad.compiler.paths.tree import is_branch
@@ -49,7 +49,7 @@ class EagerRun:
 
     def __init__(self, made: Capture) -> None:
         self._guards = Guards(made.reads)
-        self._captured = [Captured(tensor) for tensor in made.captured.values()]
+        self._captured = [*found_outside(made)[0].values()]
         self._asked = [host for host, _ in made.hosts if host.undo() is None]
         self._bare, self._derived = made.bare, made.derived
 

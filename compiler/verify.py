@@ -39,7 +39,9 @@ class Again:
         assert path is not None
         left = path.capture.left
         asks = any(isinstance(host, Asks) for host in path.hosts)  # which cannot be asked twice
-        leaves_more = left.after or left.attributes or left.items or left.counts or left.replaced
+        leaves_more = (
+            left.after or left.attributes or left.items or left.counts or left.replaced or left.flags
+        )
         self.possible = not (asks or leaves_more)
         self.undo: list[Callable[[], None]] = run.undo
         self.written = run.written

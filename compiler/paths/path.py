@@ -157,15 +157,27 @@ class Path:
         return {n for n, v in enumerate(self.results) if v in read or roots.get(v, v) in memory}
 
 
-def let_go(capture: Capture) -> tuple[dict[Value, Captured], list[Captured]]:
-    """The tensors that a run has found outside, held weakly: what it has computed with, what it has met.
+def found_outside(capture: Capture) -> tuple[dict[Value, Captured], list[Captured]]:
+    """The tensors that a run has found outside, held weakly: what it has computed with, what it has met."""
+    flags = {id(place()): needs for place, needs in capture.left.flags if not isinstance(place, int)}
 
-    A path lives as long as the function; the tensors must not, so that the capture has them no more.
+    def as_found(tensor: Tensor) -> Captured:
+        made = Captured(tensor)
+        if id(tensor) in flags:  # which the run has set
+            made.needs_grad = not flags[id(tensor)]
+        return made
+
+    captured = {v: as_found(t) for v, t in capture.captured.items()}
+    return captured, [as_found(t) for t in capture.met if has_values(t.array)]
+
+
+def let_go(capture: Capture) -> tuple[dict[Value, Captured], list[Captured]]:
+    """`found_outside`. A path lives as long as the function; the tensors must not, so that the capture has
+    them no more.
     """
-    captured = {v: Captured(t) for v, t in capture.captured.items()}
-    met = [Captured(t) for t in capture.met if has_values(t.array)]
+    found = found_outside(capture)
     capture.captured, capture.met, capture.tensors = {}, [], {}
-    return captured, met
+    return found
 
 
 def make_path(

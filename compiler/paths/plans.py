@@ -225,7 +225,8 @@ class Planner:
         others = [c for c in new.values() if c not in alike]
         self.before += [Unless(other_than(Call(c.array), NONE)) for c in others]
         if path is not None and commit is not None:
-            for spot, _ in (*path.capture.left.gradients, *path.capture.left.replaced):
+            left = path.capture.left
+            for spot, _ in (*left.gradients, *left.replaced, *left.flags):
                 if not isinstance(spot, int) and spot not in self.found:
                     self._find(spot)
 
@@ -338,6 +339,8 @@ class Planner:
         for spot, _ in path.capture.left.replaced:
             memory = Call(np.array, (next(made),))  # which no pool takes back
             yield Do(Call(replace_memory, (self.tensor(spot), memory)))
+        for spot, needs in path.capture.left.flags:
+            yield Do(Call(setattr, (self.tensor(spot), Constant("needs_grad"), Constant(needs))))
 
 
 def _array_of(reference: Any) -> np.ndarray | None:

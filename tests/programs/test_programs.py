@@ -37,7 +37,7 @@ NOT_REPLAYED = {
     "roi_temporal_pool": _NUMBER,
     "srgan": _OTHERS,
     "srgan_net": "`__dict__` of a AverageMeter",
-    "style_gan": "changes requires_grad",
+    "style_gan": _OTHERS,
     "triangulation_train": "sets anomaly mode",
     "yolo_solver": _SIZE,
 }

@@ -431,7 +431,7 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
         replaced.append((recorder.place_of(tensor), recorder.copy_of(recorder.value_of(tensor))))
     times = tuple(recorder.times_written(first) for first, _ in writes)
     left = Left(tuple(writes), times, made, tuple(gradients), after=tuple(recorder.after))
-    return dataclasses.replace(left, replaced=tuple(replaced))
+    return dataclasses.replace(left, replaced=tuple(replaced), flags=recorder.graph_changes.flags())
 
 
 def _written_results(outputs: tuple[Output, ...], found: list[Any]) -> dict[Value, int]:

@@ -100,7 +100,7 @@ class Left:
     are the last of the capture's outputs. counts: those that grew: the object, the name, and by how much.
     after: methods that are called when all is done. hits: calls of functions that had kept their results.
     numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor, what the memory
-    holds that it is given).
+    holds that it is given). flags: (tensor, whether it requires gradients), where it did not before, or did.
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
@@ -114,6 +114,7 @@ class Left:
     hits: tuple[tuple[Any, ...], ...] = ()
     numbers: tuple[Value, ...] = ()
     replaced: tuple[tuple[Place, Value], ...] = ()
+    flags: tuple[tuple[Place, bool], ...] = ()
 
     def values(self) -> list[Value]:
         """What is computed for the world, and for the numbers of the result."""
@@ -121,7 +122,7 @@ class Left:
         return [*(v for _, v in self.writes), *gradients, *(v for _, v in self.replaced), *self.numbers]
 
     def __bool__(self) -> bool:
-        python = self.attributes or self.items or self.counts or self.after
+        python = self.attributes or self.items or self.counts or self.after or self.flags
         return bool(self.writes or self.gradients or self.replaced or python)
 
 

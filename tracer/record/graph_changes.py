@@ -17,6 +17,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.record.exchanges import Exchanges
 
 if TYPE_CHECKING:
+    from fusegrad.tracer.observe.hosts import Place
     from fusegrad.tracer.record.memory import Known
     from fusegrad.tracer.record.recorder import Recorder
 
@@ -78,14 +79,14 @@ class GraphChanges:
         return node is not None and node.sequence > self._first_node
 
     def requires_grad_changes(self, tensor: Tensor) -> None:
-        """What the run has made may become a leaf, from which nothing leads outside; what was there before
-        must be in the end what it was.
+        """What the run has made may become a leaf, from which nothing leads outside; of what was there before
+        a replay says in the end what the run has said.
         """
         recorder = self._recorder
         if tensor.grad_fn is not None:
             self._detaches(tensor)
         elif not recorder.is_made(tensor):
-            recorder.later.settle()
+            recorder.change("changes requires_grad")
             if not recorder.has_own_value(tensor):
                 recorder.effect("changes requires_grad")
             self.turned.setdefault(id(tensor), (tensor, tensor.needs_grad))
@@ -125,8 +126,15 @@ class GraphChanges:
     def finish(self) -> None:
         """The run is over."""
         self.with_ranks.finish()
-        if any(tensor.needs_grad is not first for tensor, first in self.turned.values()):
-            self._recorder.effect("changes requires_grad")
+
+    def flags(self) -> tuple[tuple[Place, bool], ...]:
+        """The tensors from outside that require gradients in the end, or do not, other than at first."""
+        left = [
+            (tensor, tensor.needs_grad)
+            for tensor, first in self.turned.values()
+            if tensor.needs_grad is not first
+        ]
+        return tuple([(self._recorder.place_of(tensor), needs) for tensor, needs in left])
 
     def problems(self, results: bool) -> Iterator[str]:
         """Why the run cannot be replayed if there are `results` that can be derived."""

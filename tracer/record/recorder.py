@@ -387,7 +387,10 @@ class Recorder(Interpreter):
 
     def has_own_value(self, tensor: Tensor) -> bool:
         """Whether a value stands for this very tensor from outside, and no other one of its memory."""
-        return id(tensor) in self._places or self.captured.get(self.value_of(tensor)) is tensor
+        self.value_of(tensor)
+        known = self.memory.find(tensor.array)
+        own = None if known is None else self.captured.get(known.original)
+        return id(tensor) in self._places or own is tensor
 
     def writes_at_first(self, tensor: Tensor) -> int | None:
         """How often the memory of a tensor from outside had been written when it was first seen."""

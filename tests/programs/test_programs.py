@@ -36,7 +36,6 @@ NOT_REPLAYED = {
     "r_c3d": _SIZE,
     "roi_temporal_pool": _NUMBER,
     "srgan": _OTHERS,
-    "srgan_net": "`__dict__` of a AverageMeter",
     "style_gan": _OTHERS,
     "triangulation_train": "sets anomaly mode",
     "yolo_solver": _SIZE,

@@ -11,7 +11,7 @@ from typing import Any
 from fusegrad.tracer.capture import patterns
 from fusegrad.tracer.observe import attributes, calls, numbers, operations, purity, subscripts, variables
 from fusegrad.tracer.observe.observer import active
-from fusegrad.tracer.observe.python import contexts, identities, imports
+from fusegrad.tracer.observe.python import contexts, identities, imports, namespaces
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.unfailing import part, whole
@@ -137,6 +137,14 @@ class Hooks:
         """``**value``"""
         observer = active()
         return value if observer is None else operations.mapping(observer, value, self.sites[site])
+
+    def keywords(self, owner: Any, site: int) -> Any:
+        """``**owner.__dict__``"""
+        observer = active()
+        if observer is None:
+            return owner.__dict__
+        found = namespaces.as_keywords(observer, owner, self.sites[site])
+        return operations.mapping(observer, found, self.sites[site])
 
     # Operators.
 

@@ -38,9 +38,8 @@ from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.python import abstract, containers, copies, identities, loggers, pickles
 from fusegrad.tracer.observe.symbols import ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
-from fusegrad.tracer.observe.world import ahead, printing
+from fusegrad.tracer.observe.world import ahead, printing, texts
 from fusegrad.tracer.twin.sites import Site
-from fusegrad.tracer.twin.unfailing import joined
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _NAMED = (dict, OrderedDict, defaultdict)
@@ -400,8 +399,8 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     positional, keywords = list(args), dict(kwargs)
     if name in purity.ELEMENTWISE_METHODS and kind in purity.CONTAINERS:
         observer.numbers.look_into(owner)
-    if kind is str and not kwargs:
-        found = _text(observer, owner, name, args)
+    if kind is str:
+        found = texts.made(observer, owner, name, args, kwargs)
         if found is not MISSING:
             return found
     if is_plain(owner) and kind not in (tuple, frozenset):
@@ -434,16 +433,6 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     if kind in purity.MUTATORS and isinstance(owner, dict) and name in ("get", "pop", "setdefault"):
         return observer.reached(result) if name == "setdefault" and observer.is_outer(owner) else result
     return observer.adopt(result)
-
-
-def _text(observer: Observer, owner: str, name: str, args: tuple[Any, ...]) -> Any:
-    """What `format` and `join` of a text give for numbers that a replay comes by anew, and texts of them."""
-    if name == "format":
-        return numbers.computed_of(observer, str.format, (owner, *args))
-    local = name == "join" and len(args) == 1 and type(args[0]) in (list, tuple)
-    if not local or observer.status(args[0]) != LOCAL or not all(type(x) is str for x in args[0]):
-        return MISSING
-    return numbers.computed_of(observer, joined, (owner, *args[0]))
 
 
 def _grows(observer: Observer, owner: Any, name: str, given: list, site: Site) -> bool:

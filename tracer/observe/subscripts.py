@@ -21,9 +21,10 @@ from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import HANDED_ON, ITERATORS, MISSING, kind_of_item, type_lookup
 from fusegrad.tracer.observe.numbers import is_standing, standing_for
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
-from fusegrad.tracer.observe.python import containers, environment, metaclasses
+from fusegrad.tracer.observe.python import containers, metaclasses
 from fusegrad.tracer.observe.python.keys import is_key
 from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.observe.world import environment
 from fusegrad.tracer.twin.sites import Site
 
 

@@ -87,11 +87,17 @@ class GraphChanges:
             self._detaches(tensor)
         elif not recorder.is_made(tensor):
             recorder.change("changes requires_grad")
-            if not recorder.has_own_value(tensor):
+            if not self._has_own_value(tensor):
                 recorder.effect("changes requires_grad")
             self.turned.setdefault(id(tensor), (tensor, tensor.needs_grad))
         elif not tensor.needs_grad:
             self.unsure_leaves = not recorder.memory.makes_leaf(tensor.array) or self.unsure_leaves
+
+    def _has_own_value(self, tensor: Tensor) -> bool:
+        """Whether a value stands for this very tensor from outside, and no other one of its memory."""
+        recorder = self._recorder
+        first = recorder.memory.first(tensor.array) or recorder.value_of(tensor)
+        return isinstance(recorder.place_of(tensor), int) or recorder.captured.get(first) is tensor
 
     def _detaches(self, tensor: Tensor) -> None:
         """A tensor is taken off the graph: a backward of the run is recorded as it goes."""

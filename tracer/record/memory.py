@@ -127,6 +127,11 @@ class Memory:
         known = self._known.get(id(array))
         return known if known is not None and known.reference() is array else None
 
+    def first(self, array: np.ndarray) -> Value | None:
+        """What stood for an array when it was first seen."""
+        known = self.find(array)
+        return None if known is None else known.original
+
     def define(self, array: np.ndarray, value: Value, outside: bool = False, is_chosen: bool = False) -> None:
         """Note that an array holds a value. outside: it was there before the run; is_chosen: see `Known`."""
         known = Known(Strong(array) if outside else self._while_it_lives(array), value)

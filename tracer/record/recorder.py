@@ -385,13 +385,6 @@ class Recorder(Interpreter):
         known = self.memory.find(tensor.array)
         return known is not None and not known.outside and id(tensor) not in self.replaced
 
-    def has_own_value(self, tensor: Tensor) -> bool:
-        """Whether a value stands for this very tensor from outside, and no other one of its memory."""
-        self.value_of(tensor)
-        known = self.memory.find(tensor.array)
-        own = None if known is None else self.captured.get(known.original)
-        return id(tensor) in self._places or own is tensor
-
     def writes_at_first(self, tensor: Tensor) -> int | None:
         """How often the memory of a tensor from outside had been written when it was first seen."""
         return self._writes.get(id(tensor.version))

@@ -217,9 +217,14 @@ class Expressions:
         arguments = [self.element(a) for a in (node.args if joined is None else node.args[1:])]
         keywords = []
         for keyword in node.keywords:
-            value = self.expression(keyword.value)
-            if keyword.arg is None:
-                value = self.hook("mapping", keyword.value, value)
+            value: ast.expr
+            match keyword:
+                case ast.keyword(arg=None, value=ast.Attribute(value=owner, attr="__dict__")):
+                    value = self.hook("keywords", keyword.value, self.expression(owner))
+                case ast.keyword(arg=None):
+                    value = self.hook("mapping", keyword.value, self.expression(keyword.value))
+                case _:
+                    value = self.expression(keyword.value)
             keywords.append(ast.copy_location(ast.keyword(arg=keyword.arg, value=value), keyword))
         if joined is not None:
             is_part = joined.key is not None

@@ -50,6 +50,26 @@ def made_whole(template: str, values: Sequence[Any]) -> list[int]:
     return [i for i, x in enumerate(values) if type(x) is float and letters[i] in "diu" and math.isfinite(x)]
 
 
+def by_place(template: str, first: int, names: Sequence[str]) -> str | None:
+    """The template of `format` that takes by place what this one takes by name; None where that has fields of
+    another kind. first: the place of the first name.
+
+    >>> by_place("{name} {loss:.3f}", 0, ["loss", "name"])
+    '{1} {0:.3f}'
+    """
+    made = []
+    for text, name, spec, conversion in string.Formatter().parse(template):
+        made.append(text.replace("{", "{{").replace("}", "}}"))
+        if name is None:
+            continue
+        if name in names:
+            name = str(first + names.index(name))
+        if not name.isdigit() or "{" in (spec or ""):
+            return None
+        made.append(f"{{{name}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}")
+    return "".join(made)
+
+
 def joined(separator: str, *parts: str) -> str:
     """``separator.join(parts)``.
 

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from fusegrad.tracer.observe import attributes
 from fusegrad.tracer.observe.stores import Grown
 from fusegrad.tracer.observe.values import is_plain
 
@@ -41,6 +42,7 @@ def printer(observer: Observer, site: Site) -> Any:
 
 
 def _print(observer: Observer, site: Site, /, *values: Any, **options: Any) -> None:
+    values = tuple([_text_of(observer, value, site) for value in values])
     sep, end, flush = (options.get(name) for name in ("sep", "end", "flush"))
     shown = (*values, sep, end, flush)
     if (
@@ -56,6 +58,14 @@ def _print(observer: Observer, site: Site, /, *values: Any, **options: Any) -> N
     else:
         observer.open("prints", site)
     builtins.print(*values, **options)
+
+
+def _text_of(observer: Observer, value: Any, site: Site) -> Any:
+    """What is shown of an object whose class says that in Python; else the value."""
+    if type(value) in _PLAIN or observer.is_tensor(value) or not observer.is_known(value):
+        return value
+    text = attributes.text_of(observer, str, value, site)
+    return value if text is None else text
 
 
 def _fit(observer: Observer, values: tuple[Any, ...]) -> bool:

@@ -53,7 +53,7 @@ _METHODS = """
     std 1 var 1 cumprod 1 dot 1 take 2 diagonal 3 trace 1 nonzero 0
 """
 _ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes", "T"})
-_GETTERS = {name: operator.attrgetter(name) for name in _ATTRIBUTES}
+_GETTERS = {name: operator.attrgetter(name) for name in (*_ATTRIBUTES, "real", "imag")}
 _KEYWORDS = frozenset(
     "a N M k dtype shape fill_value object order ndmin start stop step num endpoint base retstep axis axes "
     "keepdims decimals indexing copy reps repeats shift ddof mode constant_values weights q bins range "
@@ -206,12 +206,14 @@ def load(observer: Observer, array: np.ndarray, name: str, site: Site) -> Any:
     """An attribute or a method of an array."""
     if of_tensors.answers(observer, array, name):
         return getattr(array, name)
-    is_owned = of_tensors.owner_of(observer, array) is not None and (name == "T" or name in _OF_METHODS)
+    is_owned = of_tensors.owner_of(observer, array) is not None and (
+        name in ("T", "real", "imag") or name in _OF_METHODS
+    )
     if not is_owned and not (_follows(observer, array) and (name in _ATTRIBUTES or name in _OF_METHODS)):
         observer.numbers.look(array)
         observer.open(f"looks up `{name}` of a NumPy array", site)
         return getattr(array, name)
-    if name == "T":
+    if name in ("T", "real", "imag"):
         return computed(observer, _GETTERS[name], (array,), {}, site)
     return getattr(array, name) if name in _OF_METHODS else known.ask_kind(observer, _GETTERS[name], array)
 

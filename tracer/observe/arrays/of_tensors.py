@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.eager.core.memory_order import contiguous_format
 from fusegrad.eager.core.public import form
 from fusegrad.eager.core.shared import another
 from fusegrad.eager.core.tensor import Tensor
@@ -72,7 +71,7 @@ def tensor_of(
         made = owner.detach()
         made.version = another(owner.version)  # nobody hears of writes by way of an array
         return made if makes is from_numpy else makes(made, **kwargs)  # type: ignore[arg-type]
-    copied = owner.detach().clone(memory_format=contiguous_format)
+    copied = owner.detach().clone()
     return copied.to(kwargs["dtype"]) if kwargs.get("dtype") is not None else copied
 
 

@@ -69,11 +69,14 @@ def in_order(values: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _items(values: Iterable[Any]) -> Iterator[Any]:
-    """What lists and tuples hold that may be nested, as in indices."""
+_MOST_NESTED = 64  # as many dimensions as arrays have at most
+
+
+def _items(values: Iterable[Any], depth: int = 0) -> Iterator[Any]:
+    """What lists and tuples hold that may be nested, as in indices; not of lists that hold themselves."""
     for value in values:
         if type(value) in (list, tuple):
-            yield from _items(value)
+            yield from _items(value, depth + 1) if depth < _MOST_NESTED else ()
         else:
             yield value
 

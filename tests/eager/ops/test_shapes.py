@@ -356,3 +356,12 @@ def test_tensors_are_resized_to_the_format_of_others():
             flats[1].resize_as_(other)
             found.append([(tuple(flat.shape), flat.stride()) for flat in flats])
         assert found[0] == found[1]
+
+
+def test_lists_that_hold_themselves_are_no_tensors():
+    looped = [0]
+    looped.append(looped)
+    for lib in (fg, torch):
+        for value in (looped, [[1, 2], looped]):
+            with pytest.raises(TypeError, match="self-referential lists are incompatible"):
+                lib.tensor(value)

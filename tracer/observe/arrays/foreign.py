@@ -72,10 +72,10 @@ class Call:
         self._site = site
         self._function, self._copies, self._text = function, False, f"{function!r}"
         self._given = tuple([(a.shape, a.dtype, as_operands(a.shape, (a,))) for a in given])
-        self.structure, self.leaves = _taken_apart(result)
-        made, self.places = _placed(self.leaves)
+        self.structure, leaves = _taken_apart(result)
+        made, self.places = _placed(leaves)
         self.orders = [as_operands(x.shape, (x,)) for x in made]
-        self._key = self.structure, _kinds(self.leaves), self.places, _kinds(made)
+        self._key = self.structure, _kinds(leaves), self.places, _kinds(made)
         self._first: tuple[np.ndarray, ...] | None = self._turned(made)
         self.types = tuple([TensorType(x.shape, x.dtype) for x in self._first])
 
@@ -228,6 +228,8 @@ def call(
     operands = _Operands(observer, site)
     template = operands.template(tuple(args)), {name: operands.template(x) for name, x in kwargs.items()}
     applied = known.Applied(function, *template, (*operands.keys, *kwargs))
+    for tensor in operands.tensors:
+        recorder.reach(tensor)
     given = [tensor.array for tensor in operands.tensors]
     before, random_before = [a.tobytes() for a in given], _random_state()
     try:
@@ -251,7 +253,8 @@ def call(
     if not (made and apart and fits):
         observer.open(f"{words}, which gives what is not followed", site)
         return result
-    return _followed(observer, Call(applied, given, result, site), operands.tensors, words, site)
+    made_by = Call(applied, given, result, site)
+    return _followed(observer, made_by, leaves, operands.tensors, words, site)
 
 
 def any_of_tensors(observer: Observer, values: Sequence[Any]) -> bool:
@@ -346,19 +349,21 @@ def _view_of(observer: Observer, tensors: Sequence[Tensor], result: Any, words: 
     return observer.numbers.follow(Taken(result, _opening(observer, words, site), tensor=view))
 
 
-def _followed(observer: Observer, call: Call, operands: Sequence[Tensor], words: str, site: Site) -> Any:
-    """The result of a call, recorded as an op."""
+def _followed(
+    observer: Observer, call: Call, leaves: Sequence[Any], operands: Sequence[Tensor], words: str, site: Site
+) -> Any:
+    """The result of a call, with these leaves, recorded as an op."""
     recorder: Any = state.interpreter
     with no_grad():
         made = recorder.later.at_once(lambda: bind(FOREIGN, tuple(operands), {"call": call}))
         whole = [_turned_back(t, order) for t, order in zip(made, call.orders, strict=True)]
         rest = iter([_part_of(whole[place.number], place.view) for place in call.places])
     opens = _opening(observer, words, site)
-    leaves = [
+    given = [
         _leaf(observer, leaf, next(rest), opens) if type(leaf) is np.ndarray or _is_number(leaf) else leaf
-        for leaf in call.leaves
+        for leaf in leaves
     ]
-    return observer.adopt(call.structure.build(iter(leaves)))
+    return observer.adopt(call.structure.build(iter(given)))
 
 
 def _turned_back(tensor: Tensor, order: Order) -> Tensor:

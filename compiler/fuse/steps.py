@@ -8,6 +8,7 @@ from fusegrad.compiler.base.window_ops import WindowProduct
 from fusegrad.compiler.fuse.nest_growth import Nest
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.tracer.ir.graph import Equation, Value
+from fusegrad.tracer.observe.arrays.foreign import FOREIGN
 
 
 @dataclass(eq=False)
@@ -55,8 +56,8 @@ class Step:
 
     @property
     def ops(self) -> list[str]:
-        """What they are called; of an op that calls something, what it calls."""
-        return [str(equation.params.get("call", equation.op.name)) for equation in self.equations]
+        """What they are called; of calls of other libraries' functions, what these are called."""
+        return [str(e.params["call"]) if e.op is FOREIGN else e.op.name for e in self.equations]
 
 
 _LOOPS = {

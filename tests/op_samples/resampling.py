@@ -92,3 +92,12 @@ def _image_gradient(fg: Any, x: Any, grid: Any) -> Any:
 
 
 add("pixel_put", _image_gradient, f(2, 3, 4, 5), f(2, 3, 2, 2))
+# Pools to no outputs, which have no gradients.
+for _pool in ("adaptive_avg_pool2d", "adaptive_max_pool2d"):
+    add(
+        "no_windows",
+        lambda fg, x, pool=_pool: getattr(fg.nn.functional, pool)(x, (0, 3)),
+        f(2, 3, 5, 4),
+        gradients=False,
+        second=False,
+    )

@@ -17,6 +17,7 @@ from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.library.opaque import OpaqueCall
 from fusegrad.eager.ranks.exchange_op import BeginOp, EndOp, ExchangeOp
+from fusegrad.tracer.observe.arrays.foreign import ForeignOp
 
 CASES = [
     pytest.param(s, id=f"{name}-{k}") for name, samples in SAMPLES.items() for k, s in enumerate(samples)
@@ -58,11 +59,12 @@ BEFORE_ALL_TESTS = frozenset(REGISTRY)  # others make ops of their own
 
 def test_the_table_covers_every_op():
     # No ops that a user calls are the tracer's guard, rounds, and what takes a number that varies in place of
-    # another op (`clamp_by_min` is made when that is met); users' own ops and ranks' have tests of their own.
+    # another op (`clamp_by_min` is made when that is met); users' own ops, ranks' and those of
+    # other libraries have tests of their own.
     siblings = {op.numbers_vary.name for op in REGISTRY.values() if isinstance(op.numbers_vary, Op)}
     siblings |= {name for name in REGISTRY if name.partition("_by_")[0] in REGISTRY.keys() - {name}}
     families = ("guard", "rolled")
-    elsewhere = (OpaqueCall, ExchangeOp, BeginOp, EndOp)
+    elsewhere = (OpaqueCall, ExchangeOp, BeginOp, EndOp, ForeignOp)
     ours = {n: op for n, op in REGISTRY.items() if n in BEFORE_ALL_TESTS or n in SAMPLES}
     known = {n for n, op in ours.items() if op.family not in families and not isinstance(op, elsewhere)}
     assert set(SAMPLES) == known - (siblings - set(SAMPLES))

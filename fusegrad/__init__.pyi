@@ -1196,6 +1196,7 @@ def nuclear_norm(
     *,
     axis: _Ints | None = None,
     keepdims: _bool = False,
+    out: _Any = None,
 ) -> _Tensor: ...
 def numel(input: _Tensor) -> _int: ...
 def ones(

@@ -406,7 +406,9 @@ class CompiledNode(autograd.Node):
                 self.forward.replace(tensor, value, array)
 
     def _tensors(self) -> list[Tensor | None]:
-        """The tensors that there are counters for, as far as somebody has them still."""
+        """The tensors that there are counters for, as far as somebody has them still. Where an op has failed
+        that waited, a tensor has lost its memory.
+        """
         leaves = self.leaves  # first: a backward in another thread may be over in between
         if self.inputs is None:
             return []
@@ -415,7 +417,8 @@ class CompiledNode(autograd.Node):
         arguments = [leaves[number] for number in path.argument_leaves.values()]
         read = dict(zip((*path.argument_leaves, *path.captured), (*arguments, *self.captured), strict=True))
         written = [read[target] for target in path.kept_writes.values()]
-        return [*read.values(), *written, *(reference() for reference in self.results)]
+        found = [*read.values(), *written, *(reference() for reference in self.results)]
+        return [t if t is not None and hasattr(t, "array") else None for t in found]
 
     def _leave_to_eager(self) -> None:
         """Run eager's ops now; a later backward goes through their nodes."""

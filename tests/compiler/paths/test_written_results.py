@@ -59,3 +59,19 @@ def test_a_node_that_forgets_the_target_would_be_noticed(monkeypatch: Any) -> No
     monkeypatch.setattr(CompiledNode, "keep_written", lambda self, index, output, target: None)
     with pytest.raises(AssertionError):
         check("relu_", "all", True)
+
+
+def test_writes_elsewhere_pass_by_a_result_that_has_lost_its_memory() -> None:
+    # As those have that wait for an op which fails.
+    function = fg.jit(lambda x: (x.exp(), x.tanh()))
+    x = fg.randn(3, requires_grad=True)
+    kept = [function(x) for _ in range(5)]
+    assert function.stats.compiled_calls
+    del kept[-1][0].array
+    total = fg.zeros(3)
+    total.add_(1)
+    fg.from_numpy(total.numpy()).mul_(2)
+    assert total.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(AttributeError):
+        kept[-1][1].sum().backward()
+        kept[-1][0].sum()

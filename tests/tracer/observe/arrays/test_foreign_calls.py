@@ -258,4 +258,4 @@ def test_the_first_result_given_again_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_results_in_another_layout_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "as_operands", lambda shape, operands: None)
     with pytest.raises((AssertionError, Entered)):
-        test_functions_are_called_by_replays("in columns", "from_numpy")
+        test_functions_are_called_by_replays("in columns again", "from_numpy")

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from fusegrad.eager.core.errors import failure, type_name, warn
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
@@ -293,8 +291,11 @@ class _Loading:
 
 
 def _fitted(key: str, value: Any, target: Tensor, errors: list[str]) -> Tensor | None:
-    """`value` if it can be loaded into `target`; otherwise None, with the reason among `errors`."""
-    if not isinstance(value, (Tensor, np.ndarray, np.generic)) and not hasattr(value, "__dlpack__"):
+    """`value` if it can be loaded into `target`; otherwise None, with the reason among `errors`.
+
+    As in PyTorch tensors can be, of PyTorch's, too, and no arrays.
+    """
+    if not hasattr(type(value), "__torch_function__"):
         errors.append(
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
             f"checkpoint but received {type(value)}"

@@ -32,7 +32,7 @@ def listed(value):
 
 
 @pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("name", [name for name in DATA if "numpy" not in name])
 def test_state_of_other_libraries_is_loaded(name, assign):
     layer, value = fg.nn.Linear(2, 1, bias=False), DATA[name]()
     layer.load_state_dict({"weight": value}, assign=assign)
@@ -56,10 +56,21 @@ def test_tensors_are_made_of_it(name):
     assert value.sum() > 0
 
 
-@pytest.mark.parametrize("value", [np.array(["a"]), torch.ones(1, 1, dtype=torch.bfloat16)])
-def test_what_cannot_become_a_tensor_is_named(value):
-    with pytest.raises(RuntimeError, match=r"weight: (numpy.ndarray|torch.Tensor) cannot become a tensor"):
-        fg.nn.Linear(1, 1, bias=False).load_state_dict({"weight": value})
+def test_what_cannot_become_a_tensor_is_named():
+    with pytest.raises(RuntimeError, match=r"weight: torch.Tensor cannot become a tensor"):
+        fg.nn.Linear(1, 1, bias=False).load_state_dict({"weight": torch.ones(1, 1, dtype=torch.bfloat16)})
+
+
+@pytest.mark.parametrize(
+    "value", [np.ones((2, 2)), np.float32(1), [[1.0, 1.0]], 1.0, None, "a", memoryview(b"a")]
+)
+def test_what_is_no_tensor_is_refused_as_a_state(value):
+    texts = []
+    for lib in (fg, torch):
+        with pytest.raises(RuntimeError) as error:
+            lib.nn.Linear(2, 2, bias=False).load_state_dict({"weight": value})
+        texts.append(str(error.value).splitlines()[:2])
+    assert texts[0] == texts[1]
 
 
 def test_other_tensors_are_named_as_what_they_are():
@@ -167,9 +178,9 @@ def test_names_of_files_are_comments_in_exported_python(tmp_path, name):
     assert made["run"](fg.ones(3)).tolist() == [3, 3, 3]
 
 
-def test_data_of_others_that_is_refused_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(saved_state.ops, "tensor_of_data", lambda value: value.detach())
-    assert finds(test_state_of_other_libraries_is_loaded, "numpy", False)
+def test_data_of_others_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(saved_state.ops, "tensor_of_data", lambda value: fg.zeros(value.shape))
+    assert finds(test_state_of_other_libraries_is_loaded, "torch, with gradient", False)
 
 
 def test_a_file_put_in_the_place_of_a_link_is_found(tmp_path, monkeypatch: pytest.MonkeyPatch):

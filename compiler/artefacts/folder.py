@@ -1,6 +1,6 @@
 """The cache's folder: artefacts that processes leave for later ones, by keys made of what they depend on.
 
-`FUSEGRAD_CACHE` names it (0: there is none); otherwise it is where the system keeps users' caches. Each
+`FUSEGRAD_CACHE` names it (0: there is none); otherwise, or with 1, it is where the system keeps users' caches. Each
 entry is a file of its own, written beside its place and then renamed, so that a reader sees all of it or
 nothing; an artefact of several keys is one file with several names. In front of each stands its MAC, by a
 key that lies in the folder: what is damaged, or was put there by somebody without that key, is no entry.
@@ -49,7 +49,7 @@ class Unusable(Exception):
 def place() -> str:
     """The path of the folder; empty where there is to be none."""
     asked = os.environ.get(SETTING)
-    if asked is not None:
+    if asked is not None and asked.strip() != "1":
         return "" if asked.strip() in ("", "0") else os.path.abspath(os.path.expanduser(asked))
     from platformdirs import user_cache_dir
 

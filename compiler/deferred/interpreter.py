@@ -236,6 +236,10 @@ class Deferred(Interpreter, Waits):
             if place is None:
                 if shared.is_exposed(array) or not has_values(array) or a.is_inference():
                     return None
+                if _gradient_is_exposed(a):
+                    # Backward may write there what an op reads that did not wait: in eager's order.
+                    self.settle()
+                    return None
                 place = len(self.outside) + len(fresh)
                 if id(a) in fresh:
                     place = len(self.outside) + list(fresh).index(id(a))
@@ -467,3 +471,7 @@ def _aliases(op: Op, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> bool
     """Whether an op that is no view gave memory of its input."""
     arrays = [a.array for a in args if isinstance(a, Tensor)]
     return not op.view and any(np.may_share_memory(o.array, a) for o in outputs for a in arrays)
+
+
+def _gradient_is_exposed(tensor: Tensor) -> bool:
+    return tensor.gradient is not None and shared.is_exposed(tensor.gradient.array)

@@ -17,6 +17,7 @@ from fusegrad.compiler.paths.eager_forward import (
     undisturbed,
     values_behind,
     where_kept,
+    writes_what_is_read,
 )
 from fusegrad.compiler.paths.kept_by_eager import united
 from fusegrad.compiler.paths.segments import MISSED, Segment
@@ -224,16 +225,17 @@ class CompiledNode(autograd.Node):
 
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
         """The gradients of the inputs; None for one that only unused outputs depend on."""
-        if edges is None and _NOTHING not in map(type, gradients) and self._is_plain():
+        in_order = edges is None and not state.grad_enabled and writes_what_is_read(self)
+        if edges is None and not in_order and _NOTHING not in map(type, gradients) and self._is_plain():
             self.freeing = self.leaf.path.derivative.kept.all_nodes  # type: ignore[union-attr]
             return self._gradients(gradients)  # type: ignore[arg-type, return-value]
-        found = self._reached(gradients, edges)
+        found = self._reached(gradients, edges, in_order)
         return found if edges is None else [found[i] for i, _, _ in edges]
 
     def take_ready(self) -> list[Tensor] | None:
         """The gradients that came along, for the backward from 1 that nothing speaks against."""
         ready = self.ready
-        if ready is None or not self._is_plain():
+        if ready is None or not self._is_plain() or writes_what_is_read(self):
             return None
         self.ready, self.freeing = None, self.leaf.path.derivative.kept.all_nodes  # type: ignore[union-attr]
         self.leaf.answers.usage.note_derived()
@@ -251,7 +253,8 @@ class CompiledNode(autograd.Node):
             and [counter[0] for counter in self.counters] == self.numbers
         )
 
-    def _reached(self, gradients: list[Tensor | None], edges: Any) -> list[Tensor | None]:
+    def _reached(self, gradients: list[Tensor | None], edges: Any, in_order: bool) -> list[Tensor | None]:
+        """in_order: whether leaves get their gradients when eager's nodes would give them."""
         path = self.leaf.path
         assert path is not None
         nodes, kept = path.derivative.kept.nodes, path.derivative.kept.behind
@@ -273,14 +276,15 @@ class CompiledNode(autograd.Node):
             or state.grad_enabled
             or state.interpreter is not None
             or anomaly.setting.enabled
+            or in_order
         )
         self._check_unwritten(lambda r: r.value in needed or (r.how == AGAIN and not through_eager))
         if through_eager:
-            found = self._apply_eagerly(gradients)
+            found = self._apply_eagerly(gradients, in_order)
         else:
             # Results without a gradient count as zeros.
             found = self._gradients(autograd.filled(gradients, self.output_types))
-        if not partly:
+        if not partly or in_order:
             return [*found]
         given = {
             seed
@@ -342,19 +346,19 @@ class CompiledNode(autograd.Node):
         self.filled = True
         return True
 
-    def _apply_eagerly(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+    def _apply_eagerly(self, gradients: Sequence[Tensor | None], in_order: bool = False) -> list[Any]:
         """The gradients through eager's ops, so that they can be derived again, or are what eager's would be
         after a write that nobody counts.
         """
         forward = self.forward
         if forward is None:
-            forward = self._run_eagerly([g is not None for g in gradients], {}, by_rounds=False)
+            forward = self._run_eagerly([g is not None for g in gradients], {}, False, ends=in_order)
         if isinstance(forward, RuntimeError):
             raise forward
-        return forward.derive(gradients)
+        return forward.add(gradients) if forward.ends else forward.derive(gradients)
 
     def _run_eagerly(
-        self, used: Sequence[bool], given: Mapping[Any, np.ndarray], by_rounds: bool
+        self, used: Sequence[bool], given: Mapping[Any, np.ndarray], by_rounds: bool, ends: bool = False
     ) -> EagerForward:
         """The forward by eager's ops, of the results that are `used`.
 
@@ -371,7 +375,7 @@ class CompiledNode(autograd.Node):
         self._check_unwritten(lambda r: r.what != RESULT and r.value in read)
         for segment in (*self.leaf.above, self.leaf):
             tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
-        return EagerForward(path, graph, used, tensors, self._wanted(path), given, by_rounds)
+        return EagerForward(path, graph, used, tensors, self._wanted(path), given, by_rounds, ends)
 
     def note_written(self) -> None:
         """The call has written what it writes: who writes there next changes what eager's nodes keep."""

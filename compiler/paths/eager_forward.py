@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.eager.autograd import autograd
+from fusegrad.eager.autograd import autograd, hooks
 from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.shared import is_same
+from fusegrad.eager.core.shared import is_same, owner
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.tracer.ir import passes
@@ -28,6 +28,7 @@ from fusegrad.tracer.ir.graph import GUARD, Graph, Value
 from fusegrad.tracer.ir.rolled import unrolled
 
 if TYPE_CHECKING:
+    from fusegrad.compiler.paths.autograd_node import CompiledNode
     from fusegrad.compiler.paths.path import Path
 
 
@@ -72,7 +73,11 @@ def where_kept(graph: Graph, results: Mapping[Value, np.ndarray]) -> dict[Value,
 def _standing_in(tensor: Tensor) -> Tensor:
     """A view of an input that gets its gradient, also where the input is frozen since."""
     seen = owned(tensor.view(tensor.shape))
-    return seen if seen.needs_grad else require_grad(seen.detach())
+    return seen if seen.needs_grad else _leaf_for(seen)
+
+
+def _leaf_for(tensor: Tensor) -> Tensor:
+    return require_grad(tensor.detach())
 
 
 class EagerForward:
@@ -92,12 +97,14 @@ class EagerForward:
         sources: Sequence[Tensor],
         given: Mapping[Value, np.ndarray],
         by_rounds: bool,
+        ends: bool,
     ) -> None:
         """graph: what computes the results that are `used`; tensors: its inputs. given: memory in which the
         results lie that eager keeps. by_rounds: whether loops run round by round, so that nodes keep what
-        each has made, and find what is written into their inputs.
+        each has made, and find what is written into their inputs. ends: whether backward ends here, with
+        leaves in place of the inputs.
         """
-        self.sources = sources
+        self.sources, self.ends = sources, ends
         tracked = path.capture.tracked
         known = {v for e in graph.equations for v in e.outputs}
         results = tuple(v for v in path.own_results.values() if v in known)
@@ -107,7 +114,7 @@ class EagerForward:
             tracked |= {v for e in graph.equations for v in e.outputs if v not in known}
         with autograd_on():
             # The gradients end at the call's inputs, also where one of them was made of another.
-            self.wanted = [_standing_in(tensor) for tensor in sources]
+            self.wanted = [(_leaf_for if ends else _standing_in)(tensor) for tensor in sources]
             tensors = {**tensors, **dict(zip(path.derivative.wanted, self.wanted, strict=True))}
             inputs = [tensors[v] for v in graph.inputs]
             parts = path.capture.recomputed
@@ -117,10 +124,7 @@ class EagerForward:
 
     def derive(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
         """The gradients of the inputs from those of the results."""
-        pairs = [
-            (r, g) for r, g in zip(self.roots, gradients, strict=True) if r is not None and g is not None
-        ]
-        roots, seeds = [r for r, _ in pairs], [g for _, g in pairs]
+        roots, seeds = self._ends(gradients)
         create_graph = state.grad_enabled
         with autograd_on():
             found = autograd.grad(
@@ -130,6 +134,26 @@ class EagerForward:
             wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, self.wanted, strict=True)
         ]
 
+    def add(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Add to the `.grad` of inputs when eager's nodes would. The gradients of those that had none."""
+        roots, seeds = self._ends(gradients)
+        for stand_in, source in zip(self.wanted, self.sources, strict=True):
+            stand_in.gradient = _added_to(source)
+        autograd.backward(roots, seeds, retain_graph=True)
+        found: list[Tensor | None] = []
+        for stand_in, source in zip(self.wanted, self.sources, strict=True):
+            gradient, stand_in.gradient = stand_in.gradient, None
+            if _added_to(source) is not None:
+                source.gradient, gradient = gradient, None
+            found.append(gradient)
+        return found
+
+    def _ends(self, gradients: Sequence[Tensor | None]) -> tuple[list[Tensor], list[Tensor]]:
+        """Where a backward begins, and with what."""
+        pairs = zip(self.roots, gradients, strict=True)
+        known = [(root, gradient) for root, gradient in pairs if root is not None and gradient is not None]
+        return [root for root, _ in known], [gradient for _, gradient in known]
+
     def replace(self, tensor: Tensor, value: Value, array: np.ndarray) -> None:
         """An input or a result, which `value` stands for, has its values in `array` from now on."""
         if value in self.made:
@@ -137,6 +161,26 @@ class EagerForward:
         for source, stand_in in zip(self.sources, self.wanted, strict=True):
             if source is tensor:
                 stand_in.array = array
+
+
+def _added_to(source: Tensor) -> Tensor | None:
+    """The `.grad` that a backward adds to as soon as it has a gradient for this input."""
+    return None if source.grad_fn is not None or hooks.has_hooks(source) else source.gradient
+
+
+def writes_what_is_read(node: CompiledNode) -> bool:
+    """Whether the `.grad` of an input lies in memory that the call read or gave: eager writes it while some
+    of its nodes have yet to read that.
+    """
+    targets = [target for _, target, _ in node.edges if isinstance(target, Tensor)]
+    gradients = [known.array for target in targets if (known := _added_to(target)) is not None]
+    if not gradients:
+        return False
+    memory = node.memory()
+    owners, wholes = [*map(owner, gradients)], [*map(owner, memory)]
+    if {*map(id, owners)}.isdisjoint(map(id, wholes)) and all(a.base is None for a in (*owners, *wholes)):
+        return False  # each has memory that NumPy gave it
+    return any(np.may_share_memory(array, gradient) for array in memory for gradient in gradients)
 
 
 def values_behind(graph: Graph, kept: frozenset[Any]) -> set[Any]:

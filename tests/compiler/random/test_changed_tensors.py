@@ -23,6 +23,7 @@ from native_core import in_a_process
 from planted import finds
 
 import fusegrad as fg
+from fusegrad.compiler.deferred import interpreter
 from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.path import Captured
 
@@ -253,6 +254,13 @@ def test_what_nobody_asks_again_is_found(monkeypatch: Any) -> None:
     monkeypatch.setattr(Captured, "memory", lambda self: self.reference().array)
     found = [finds(check, [(place, "dtype")]) for place in ("buffer", "constant", "closure", "parameter")]
     assert any(found)
+
+
+def test_ops_that_wait_where_their_gradient_lies_elsewhere_are_found(monkeypatch: Any) -> None:
+    program = [("grad", "one memory"), ("closure", "strides")]
+    check(program)
+    monkeypatch.setattr(interpreter, "_gradient_is_exposed", lambda tensor: False)
+    assert finds(check, program)
 
 
 def _answers_all(self: Any, *given: Any, **options: Any) -> None:

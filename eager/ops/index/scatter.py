@@ -124,15 +124,33 @@ def _scatter_reduce_numpy(
     result, where = np.array(x), _mesh(index, x.shape[dim], dim)
     if not include_self:
         result[where] = _start_of(reduce, x.dtype)
-    _UFUNCS[reduce].at(result, where, source)
+    if reduce == "prod" and x.dtype.kind == "c":
+        _multiply_at(result, where, source)
+    else:
+        _UFUNCS[reduce].at(result, where, source)
     if reduce == "mean":
         counts = np.full(x.shape, int(include_self), np.int64)
         np.add.at(counts, where, 1)
         counts = np.maximum(counts, 1)
-        if x.dtype.kind in "fc":
+        if x.dtype.kind == "c":
+            return result / counts.astype(x.dtype)  # type: ignore[no-any-return]
+        if x.dtype.kind == "f":
             return (result / counts).astype(x.dtype, copy=False)
         return (result // counts).astype(x.dtype)
     return result
+
+
+def _multiply_at(result: np.ndarray, where: tuple[Any, ...], source: np.ndarray) -> None:
+    """What `np.multiply.at` does, which rounds complex numbers in another way than their product `*`."""
+    at, values = [w.ravel() for w in np.broadcast_arrays(*where)], source.ravel()
+    places, count = np.ravel_multi_index(at, result.shape), np.arange(source.size)
+    in_turn = np.argsort(places, kind="stable")
+    first = np.diff(places[in_turn], prepend=-1) != 0
+    turn = np.empty_like(count)  # how many come to the same place before
+    turn[in_turn] = count - np.maximum.accumulate(np.where(first, count, 0))
+    for now in np.split(np.argsort(turn, kind="stable"), np.cumsum(np.bincount(turn))[:-1]):
+        here = tuple([w[now] for w in at])
+        result[here] = result[here] * values[now]
 
 
 def _share_of_mean(g: Tensor, index: Tensor, dim: int, include_self: bool) -> Tensor:

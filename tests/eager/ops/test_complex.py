@@ -162,3 +162,21 @@ def test_a_loss_of_the_phase_of_eigenvectors_is_refused(decompose):
     z = fg.tensor(Z, requires_grad=True)
     with pytest.raises(RuntimeError, match="depends on this quantity"):
         weighted(fg, decompose(z)[1]).backward()
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean"])
+def test_scatter_reduce_rounds_as_the_ops_do(kind: type, reduce: str):
+    random = np.random.default_rng(0)
+    x, values = (random.normal(size=(n, 3)) + 1j * random.normal(size=(n, 3)) for n in (5, 90))
+    x, values = fg.tensor(x.astype(kind)), fg.tensor(values.astype(kind))
+    index = fg.tensor(random.integers(0, 5, (90, 3)))
+    expected, counts = x.clone(), fg.ones(5, 3, dtype=x.dtype)
+    for i in range(90):
+        for j in range(3):
+            at = int(index[i, j]), j
+            expected[at] = expected[at] * values[i, j] if reduce == "prod" else expected[at] + values[i, j]
+            counts[at] += 1
+    if reduce == "mean":
+        expected /= counts
+    assert fg.equal(x.scatter_reduce(0, index, values, reduce), expected)

@@ -5,6 +5,7 @@ Only answers: nothing here computes.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "ops": Missing("torch.ops"),  # lists of ops mention those of PyTorch's core
     },
     "torch._C": {
+        "_DisableFuncTorch": contextlib.nullcontext,
         "_get_privateuse1_backend_name": lambda: "privateuseone",
         "_jit_set_profiling_executor": no,
         "_get_graph_executor_optimize": no,
@@ -47,6 +49,8 @@ PARTS: dict[str, dict[str, Any]] = {
         "has_lapack": True,
         "has_spectral": True,
     },
+    "torch._prims_common.wrappers": {"_maybe_remove_out_wrapper": lambda function: function},
+    "torch.utils._mode_utils": {"no_dispatch": contextlib.nullcontext},
     "torch._utils": {"_element_size": lambda dtype: dtype.itemsize},
     "torch._utils_internal": {"get_writable_path": str, "IS_FBSOURCE": False},
     "torch._dynamo": {"reset": nothing, "disable": lambda function: function},

@@ -1,7 +1,7 @@
 """Decompositions of matrices: singular values, eigenvalues, LDL.
 
 NumPy and LAPACK compute; the gradient rules are PyTorch's, as compositions of public ops. They hold
-for real matrices whose singular values or eigenvalues differ where the loss asks for vectors.
+for matrices whose singular values or eigenvalues differ where the loss asks for vectors.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fusegrad.eager.ops.linalg.matrices import (
     PerMatrix,
     check_floating,
     check_matrix,
-    check_real_gradient,
     check_same_dtype,
     check_square,
     identity,
+    imaginary_diagonal,
     lapack,
     real_dtype,
     same_batch,
@@ -89,15 +89,18 @@ def _svd_numpy(x: np.ndarray, full_matrices: bool) -> tuple[np.ndarray, np.ndarr
 
 
 def _svd_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor, out2: Tensor) -> Tensor:
-    check_real_gradient("linalg.svd", x_type.dtype)
     rows, columns = x_type.shape[-2:]
     count = min(rows, columns)
     g_left, g_right, g_values = ops.narrow(g[0], -1, 0, count), ops.narrow(g[1], -2, 0, count), g[2]
     left, right, values = ops.narrow(out, -1, 0, count), ops.narrow(out1, -2, 0, count), out2
     gaps = _gaps(values * values)
-    from_left = _quotient(skew(ops.matmul(ops.adjoint(left), g_left)), gaps) * values[..., None, :]
-    from_right = values[..., :, None] * _quotient(skew(ops.matmul(right, ops.adjoint(g_right))), gaps)
+    along_left, along_right = ops.matmul(ops.adjoint(left), g_left), ops.matmul(right, ops.adjoint(g_right))
+    from_left = _quotient(skew(along_left), gaps) * values[..., None, :]
+    from_right = values[..., :, None] * _quotient(skew(along_right), gaps)
     inner = from_left + from_right + scaled_diagonal(g_values)
+    if left.is_complex():  # the phases of a pair of vectors are one, of which no loss may ask
+        phase = bind(_PHASE, (along_left + along_right,))
+        inner = inner + _quotient(imaginary_diagonal(along_left - phase / 2), values[..., None, :])
     gradient = ops.matmul(left, ops.matmul(inner, right))
     if rows > columns:
         beyond = _quotient(g_left, values[..., None, :])
@@ -173,8 +176,8 @@ def _phase_checked(along: np.ndarray) -> np.ndarray:
     turning = np.diagonal(along, 0, -2, -1).imag
     if not np.allclose(turning, 0, atol=1e-2):
         raise RuntimeError(
-            "complex eigenvectors are specified up to multiplication by e^{i phi}, and the loss function "
-            "depends on this quantity, so it has no gradient; use what does not depend on it, like .abs()"
+            "complex vectors are specified up to multiplication by e^{i phi}, and the loss function "
+            "depends on this quantity, making it ill-defined; use what does not depend on it, like .abs()"
         )
     return along.copy()
 

@@ -101,6 +101,12 @@ def scaled_diagonal(values: Tensor) -> Tensor:
     return values[..., None] * identity(values.array.shape[-1], values)
 
 
+def imaginary_diagonal(x: Tensor) -> Tensor:
+    """Diagonal matrices of the imaginary parts of the diagonals, each times i."""
+    diagonal = ops.diagonal(x, 0, -2, -1)
+    return scaled_diagonal(diagonal - ops.real(diagonal))
+
+
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype of the absolute values of `dtype`."""
     return np.empty(0, dtype).real.dtype
@@ -152,12 +158,6 @@ def check_square(name: str, x: Tensor, what: str = "A") -> Tensor:
             f"{x.array.shape[-2]} by {x.array.shape[-1]} matrices (shape {list(x.array.shape)})",
         )
     return x
-
-
-def check_real_gradient(name: str, dtype: np.dtype) -> None:
-    """Refuse a gradient whose rule is that of real matrices."""
-    if dtype.kind == "c":
-        raise failure(NotImplementedError, f"{name}: it has a gradient for real matrices only")
 
 
 def check_same_dtype(name: str, a: Tensor, b: Tensor) -> None:

@@ -17,9 +17,9 @@ from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     PerMatrix,
     check_matrix,
-    check_real_gradient,
     check_same_dtype,
     identity,
+    imaginary_diagonal,
     lapack,
     scaled_diagonal,
     skew,
@@ -49,7 +49,6 @@ def _qr_numpy(x: np.ndarray, mode: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor, mode: str) -> Tensor:
     (g_q, g_r), q, r = g, out, out1
-    check_real_gradient("linalg.qr", x_type.dtype)
     rows, columns = x_type.shape[-2:]
     if mode == "r" or (mode == "complete" and rows > columns):
         wrong = (
@@ -61,12 +60,14 @@ def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor,
     inner = ops.matmul(g_r, ops.adjoint(r)) - ops.matmul(ops.adjoint(q), g_q)
     if rows >= columns:
         upper = ops.triu(inner)
+        if inner.is_complex():
+            upper = upper - imaginary_diagonal(inner)
         both = upper + ops.adjoint(ops.triu(inner, 1))
         return solve_triangular(ops.adjoint(r), g_q + ops.matmul(q, both), upper=False, left=False)
-    square = ops.narrow(r, -1, 0, rows)
-    turned = solve_triangular(
-        ops.adjoint(square), ops.matmul(q, ops.tril(-skew(inner))), upper=False, left=False
-    )
+    square, turning = ops.narrow(r, -1, 0, rows), ops.tril(-skew(inner))
+    if inner.is_complex():
+        turning = turning + imaginary_diagonal(inner)
+    turned = solve_triangular(ops.adjoint(square), ops.matmul(q, turning), upper=False, left=False)
     padding = ops.zeros((*q.array.shape[:-1], columns - rows), dtype=q.dtype)
     return ops.cat([turned, padding], -1) + ops.matmul(q, g_r)
 

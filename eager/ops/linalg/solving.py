@@ -478,6 +478,8 @@ def slogdet(A: Tensor) -> Any:
 
 @public(method=True)
 def logdet(input: Tensor) -> Tensor:
-    """The logarithm of each determinant; NaN for a negative one. Source: `torch.logdet`."""
+    """The logarithm of each determinant; NaN for a negative one of real numbers. Source: `torch.logdet`."""
     sign, size = slogdet(input)
+    if input.is_complex():
+        return ops.log(sign) + size
     return ops.where(ops.lt(sign, 0), float("nan"), size)

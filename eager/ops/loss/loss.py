@@ -221,6 +221,8 @@ def l1_loss(
     """|input - target|, averaged (by `weight`, if given). Source: `torch.nn.functional.l1_loss`."""
     how = checked_reduction(reduction, size_average, reduce)
     if weight is None:
+        if input.is_complex() or target.is_complex():
+            return reduced(ops.abs(input - target), how)
         return _pair_loss(_l1, input, target, how)
     return _weight_averaged(_l1, input, target, how, weight)
 

@@ -352,6 +352,11 @@ def _norm_numpy(x: np.ndarray, dim: Any, keepdim: bool, ord: float = 2.0) -> Any
     return np.power(summation.total(np.power(size, ord), dim, keepdim), 1 / ord)
 
 
+def _sign(x: Tensor) -> Tensor:
+    sign: Tensor = ops.sgn(x) if x.is_complex() else ops.sign(x)
+    return sign
+
+
 def _norm_gradient(g: Tensor, x: Tensor, out: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
     """PyTorch's choices at 0: the gradient of a norm that is 0 is 0."""
     size = x.array.shape
@@ -359,18 +364,18 @@ def _norm_gradient(g: Tensor, x: Tensor, out: Tensor, ord: float, dim: Any, keep
     if ord == 0:
         return ops.zeros(size, dtype=g.dtype)
     if ord == 1:
-        return g * ops.sign(x)
+        return g * _sign(x)
     if ord == 2:
         return g * ops.where(ops.eq(length, 0), 0.0, x / length)
     away = ops.abs(x)
     if abs(ord) == math.inf:
         hit = ops.logical_or(ops.eq(away, length), ops.isnan(x))
-        return ops.sign(x) * (g / sum(hit, dim, True)) * hit
+        return _sign(x) * (g / sum(hit, dim, True)) * hit
     if ord < 1:
-        slope = ops.sign(x) * ops.pow(away, ord - 1)
+        slope = _sign(x) * ops.pow(away, ord - 1)
         slope = ops.where(ops.eq(x, 0), 0.0, slope)
         return slope * g * ops.pow(length, 1 - ord)
-    slope = ops.sign(x) if ord < 2 else x
+    slope = _sign(x) if ord < 2 else x
     scaled = ops.where(ops.eq(length, 0), 0.0, g / ops.pow(length, ord - 1))
     return slope * ops.pow(away, ord - (1 if ord < 2 else 2)) * scaled
 
@@ -383,7 +388,7 @@ _norm = Composite(
 def _norm_of_gradient(g: Tensor, x: Tensor, out: Tensor, ord: Any, dim: Any, keepdim: bool) -> Tensor:
     size = x.array.shape
     g, length = _spread(g, size, dim, keepdim), _spread(out, size, dim, keepdim)
-    slope = ops.where(ops.eq(x, 0), 0.0, ops.sign(x) * ops.pow(ops.abs(x), ord - 1))
+    slope = ops.where(ops.eq(x, 0), 0.0, _sign(x) * ops.pow(ops.abs(x), ord - 1))
     return slope * ops.where(ops.eq(length, 0), 0.0, g * ops.pow(length, 1 - ord))
 
 

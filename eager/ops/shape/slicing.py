@@ -431,7 +431,9 @@ def _split_along(name: str, least: int, dim: Callable[[int], int]) -> Callable[.
         ndim = input.array.ndim
         if ndim < least:
             raise failure(
-                RuntimeError, f"torch.{name} requires a tensor with at least {least} dimension, got {ndim}"
+                RuntimeError,
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with "
+                f"{ndim} dimensions!",
             )
         along = dim(ndim)
         n = input.array.shape[along]

@@ -146,6 +146,52 @@ def test_what_pytorch_does_not_take_points_to_steepest_ascent():
         assert fg.autograd.gradcheck(use, (fg.tensor(Z, requires_grad=True),))
 
 
+@pytest.mark.parametrize("order", [0.5, 1, 1.5, 2, 3, np.inf, -np.inf, -1])
+@pytest.mark.parametrize("dim", [None, 1])
+def test_norms(order: float, dim: Any):
+    check(lambda m, z: m.linalg.vector_norm(z, order, dim), Z)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, z: m.nn.functional.l1_loss(z, z * z, reduction="sum"),
+        lambda m, z: m.nn.functional.l1_loss(z, m.ones(3, 3)),
+        lambda m, z: m.nn.functional.normalize(z, p=1),
+        lambda m, z: m.logdet(z),
+    ],
+)
+def test_losses_and_sizes(use: Any):
+    check(use, Z)
+
+
+PARTS = [
+    lambda m, u, s, v: u.abs(),
+    lambda m, u, s, v: v.abs() * s.sum(),
+    lambda m, u, s, v: u @ v,
+    lambda m, u, s, v: u @ (s[..., None] ** 3 * v),
+]
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 2, 4), (4, 2)])
+@pytest.mark.parametrize("part", PARTS)
+def test_singular_vectors(part: Any, shape: tuple[int, ...]):
+    random = np.random.default_rng(1)
+    z = random.normal(size=shape) + 1j * random.normal(size=shape)
+    check(lambda m, z: part(m, *m.linalg.svd(z, full_matrices=False)), z)
+    with pytest.raises(RuntimeError, match="making it ill-defined"):
+        fg.linalg.svd(fg.tensor(z, requires_grad=True))[0].real.sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 2, 4), (4, 2)])
+def test_orthogonal_and_triangular(shape: tuple[int, ...]):
+    random = np.random.default_rng(1)
+    z = random.normal(size=shape) + 1j * random.normal(size=shape)
+    check(lambda m, z: m.linalg.qr(z)[0], z)
+    check(lambda m, z: m.linalg.qr(z)[1], z)
+    check(lambda m, z: (lambda q, r: q.real.sum() * r.imag.exp())(*m.linalg.qr(z)), z)
+
+
 @pytest.mark.parametrize("adjoint", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 def test_a_system_from_its_factors(adjoint: bool, left: bool):

@@ -133,7 +133,7 @@ def _scatter_reduce_numpy(
         np.add.at(counts, where, 1)
         counts = np.maximum(counts, 1)
         if x.dtype.kind == "c":
-            return result / counts.astype(x.dtype)  # type: ignore[no-any-return]
+            return result / counts.astype(x.dtype)
         if x.dtype.kind == "f":
             return (result / counts).astype(x.dtype, copy=False)
         return (result // counts).astype(x.dtype)

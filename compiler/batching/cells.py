@@ -17,8 +17,9 @@ import numpy as np
 
 from fusegrad.compiler.batching.batch_program import BatchProgram
 from fusegrad.compiler.guards.guards import Guards
+from fusegrad.compiler.native import waiting
 from fusegrad.eager.batching.backward import Operand
-from fusegrad.eager.batching.kinds import Kind, Result, type_of
+from fusegrad.eager.batching.kinds import Kind, Known, Result, type_of
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.op import bind, wrap
@@ -46,7 +47,7 @@ class Cells:
         it fills with their leaves; None where there is no such thing.
         """
         self._function, self.key = function, key
-        self.known: dict[Any, Cell | str] = {}
+        self.known = Known()
         self._tries: Counter[Any] = Counter()
 
     @functools.cached_property
@@ -68,9 +69,10 @@ class Cells:
         flatten(made.result, results)
         if any(isinstance(r, Tensor) and r.version[0] for r in results):
             found = "it gives tensors that it has written"
-        if len(self.known) >= MOST_KINDS:
+        if len(self.known.kinds) >= MOST_KINDS:
             self.known.clear()
-        self.known[key] = found
+        self.known.add(key, found)
+        waiting.install()
         result, made.result = made.result, None
         return result
 

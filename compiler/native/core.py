@@ -141,6 +141,7 @@ _FUNCTIONS = (
     "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyList_GetSlice",
     "PyType_GenericAlloc", "PyDict_GetItemWithError", "PyErr_Occurred", "PyErr_Clear", "PyTuple_Size",
     "PyList_Size", "PyList_GetItem", "PyType_IsSubtype", "PyLong_FromLongLong", "PyIter_Next",
+    "PyLong_AsLongLong", "PyDict_SetItem", "PyList_Append",
     "PyObject_CallOneArg", "PyObject_GetAttr", "PyFrame_GetCode", "PyFrame_GetBack", "PyFrame_GetLasti",
 )  # fmt: skip
 _OBJECTS: dict[str, Any] = {

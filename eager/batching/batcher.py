@@ -19,9 +19,9 @@ from fusegrad.eager.autograd import anomaly, views
 from fusegrad.eager.autograd.node import place, watchers
 from fusegrad.eager.batching import agenda
 from fusegrad.eager.batching.groups import Groups
-from fusegrad.eager.batching.kinds import OpKind, kinds, type_of
+from fusegrad.eager.batching.kinds import OpKind, key_of, kinds, type_of
 from fusegrad.eager.batching.report import Report
-from fusegrad.eager.batching.table import Table
+from fusegrad.eager.batching.table import Table, ways
 from fusegrad.eager.batching.touched import Touched
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.handlers import in_charge
@@ -52,6 +52,7 @@ class Batcher(Interpreter, Waits):
         outside = state.interpreter
         self.outside = None if outside is None else outside.beneath_batch()
         self._table = Table()
+        self._find, self._add = ways(self._table)
         self._groups = Groups(self._table, report)
         self._touched = Touched()
         self._read: list[tuple[int, list[Any]]] = []  # by example, what nobody has told `_touched` of
@@ -71,7 +72,7 @@ class Batcher(Interpreter, Waits):
     def goes_on_with(self, example: int, parks: Callable[[], None] | None) -> None:
         """Another example is at work from now on."""
         self._note_reads()
-        self._table.fresh = {}
+        self._table.fresh.clear()
         self.example, self.parks, self._writes = example, parks, False
 
     def _note_reads(self) -> None:
@@ -135,7 +136,7 @@ class Batcher(Interpreter, Waits):
             self.report.alone(op.name, why)
             return None
         call = len(self._table.kinds)
-        made = self._table.add(kind, operands, self.example)
+        made = self._add(kind, operands, self.example)
         if op.view:
             self._table.bases[call] = args
             made[0].version = args[0].version
@@ -152,21 +153,25 @@ class Batcher(Interpreter, Waits):
 
     def _cell(self, cells: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         table = self._table
+        if not kwargs and not self._touched.is_written:
+            found = self._find(cells.known, state.grad_enabled, *args)
+            if found is not False:
+                kind, operands = found
+                if kind.holds() and kind.admits(args) and self._takes(kind) and table.count < LONGEST:
+                    return (kind.built(self._add(kind, operands, self.example), args),)
         leaves: Sequence[Any] = args
         operands = self._operands(args)
         if type(operands) is str:
             self.report.alone(cells.name, operands)
             return None
         types = table.types
-        key: Any = (state.grad_enabled, *[types[o] for o in operands])
-        if len({*operands}) != len(operands):  # f(x, x) is not f(x, y)
-            key = (*key, *map(operands.index, operands))
+        key: Any = key_of(state.grad_enabled, [types[o] for o in operands], operands)
         if kwargs or len(operands) != len(args):
             key, leaves = self._key(cells, args, kwargs)
             operands = self._operands(leaves)
             if key is None or type(operands) is str:
                 return None
-        kind = cells.known.get(key)
+        kind = cells.known.kinds.get(key)
         if type(kind) is str:
             self.report.alone(cells.name, kind)
             return None
@@ -179,7 +184,7 @@ class Batcher(Interpreter, Waits):
             return None
         if table.count >= LONGEST:
             self.execute("so many calls waited")
-        return (kind.built(table.add(kind, operands, self.example), leaves),)
+        return (kind.built(self._add(kind, operands, self.example), leaves),)
 
     def _key(self, cells: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """What tells kinds of calls apart whose arguments are not just tensors, with the leaves of these."""
@@ -252,13 +257,13 @@ class Batcher(Interpreter, Waits):
             self.report.stop(why)
             calls, givers, takers = table.needed()
             kinds, depths = table.kinds, table.depths
-            own = [kinds[call] for call in calls.tolist()]
-            deep = [depths[table.firsts[call]] for call in calls.tolist()]
+            own = [kinds[call].number for call in calls.tolist()]
+            deep = [depths[value] for value in table.first_results(calls).tolist()]
             table.is_taken()
 
             def run() -> None:
-                for group in agenda.in_groups([kind.number for kind in own], deep, givers, takers):
-                    self._groups.run(own[int(group[0])], calls[group])
+                for group in agenda.in_groups(own, deep, givers, takers):
+                    self._groups.run(kinds[int(calls[group[0]])], calls[group])
 
             if len(calls):
                 self.beneath(run)

@@ -24,8 +24,7 @@ class Groups:
     def run(self, kind: Kind, calls: np.ndarray) -> None:
         """Do calls of one kind, whose operands are there: as few ops as that takes."""
         before, state.grad_enabled = state.grad_enabled, kind.mode
-        operands = self._table.operands
-        values = np.array([operands[call] for call in calls.tolist()], np.int64)
+        values = self._table.taken(calls)
         try:
             for group, taken in parted(self._table, calls, values) if kind.parts else [(calls, values)]:
                 self._run(kind, group, taken)
@@ -63,17 +62,15 @@ class Groups:
             compute = functools.partial(kind.as_one, batched)
             group = Group(compute, operands, kind.saved(operands), made, size)
             made = group.in_front_of(made)
-        self._table.hold(self._firsts(columns.calls), [Rows(m, group, k) for k, m in enumerate(made)])
+        self._table.hold(
+            self._table.first_results(columns.calls), [Rows(m, group, k) for k, m in enumerate(made)]
+        )
         self._report.batch(kind.name, size)
-
-    def _firsts(self, calls: np.ndarray) -> np.ndarray:
-        firsts = self._table.firsts
-        return np.array([firsts[call] for call in calls.tolist()], np.int64)
 
     def _shared(self, kind: Kind, columns: Columns) -> None:
         """Calls that take the same tensors are done once, where nobody can tell one result from another."""
         made = kind.alone([tensor for tensor, _ in columns.examples()])
-        self._table.share(self._firsts(columns.calls), made)
+        self._table.share(self._table.first_results(columns.calls), made)
         self._report.batch(kind.name, len(columns.calls))
 
     def _one_by_one(self, kind: Kind, calls: np.ndarray, why: str) -> None:

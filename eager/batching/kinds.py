@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fusegrad.eager.autograd.node import Node
 from fusegrad.eager.batching.backward import Operand
 from fusegrad.eager.core.op import Op, Params, bind
@@ -49,13 +51,13 @@ class Result(NamedTuple):
 class Kind:
     """A kind of calls.
 
-    number: of the kind. mode: the grad mode. results: what
-    each of them gives, of these types; repeated: a value for each of these. node: stands for the place on
-    the graph of what waits. is_view: whether what it gives is memory of what it takes. parts: whether calls
-    with other shared tensors are others. shared: tensors that all calls take besides.
+    number: of the kind. mode: the grad mode. results: what each of them gives, of these types; repeated: a
+    value for each of these; block: the same as words, for native code. node: stands for the place on the
+    graph of what waits. is_view: whether what it gives is memory of what it takes. parts: whether calls with
+    other shared tensors are others. shared: tensors that all calls take besides.
     """
 
-    __slots__ = ("mode", "node", "number", "repeated", "results", "types")
+    __slots__ = ("block", "mode", "node", "number", "repeated", "results", "types")
 
     name: str
     is_view = False
@@ -64,9 +66,9 @@ class Kind:
 
     def __init__(self, mode: bool, text: str) -> None:
         self.number, self.mode = next(_numbers), mode
-        self.gives(())
         self.node = Waiting.__new__(Waiting)
         self.node.text = text
+        self.gives(())
 
     def gives(self, results: Sequence[Result]) -> None:
         """What each call gives is known now."""
@@ -75,6 +77,8 @@ class Kind:
         self.repeated = (
             _once if len(results) == 1 else functools.partial(itertools.repeat, times=len(results))
         )
+        rows = [(r.array, r.needs_grad, self.node if r.needs_grad else None, r.type_) for r in self.results]
+        self.block = np.array([len(rows), *(id(thing) for row in rows for thing in row)], np.int64)
 
     def cannot(self, operands: Sequence[tuple[Tensor, bool]], size: int) -> str:
         """Why calls are not done as one, if they are not. operands: of each a tensor, and whether that has
@@ -97,6 +101,51 @@ class Kind:
 
 def _once(value: int) -> tuple[int]:
     return (value,)
+
+
+class Known:
+    """The kinds of calls of a function, by what must be equal for two calls to be of one kind: the grad mode,
+    the types of operands, and, where some are the same, which. Where such calls never wait it is why.
+
+    block: those of calls that take just tensors, as words, for native code.
+    """
+
+    __slots__ = ("block", "kinds")
+
+    def __init__(self) -> None:
+        self.kinds: dict[Any, Any] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget them."""
+        self.kinds.clear()
+        self.block = np.zeros(1, np.int64)
+
+    def add(self, key: Any, kind: Kind | str) -> None:
+        """A kind of calls is known from now on."""
+        self.kinds[key] = kind
+        rows = [_words(key, kind) for key, kind in self.kinds.items() if isinstance(kind, Kind)]
+        rows = [row for row in rows if row]
+        self.block = np.array([len(rows), *itertools.chain(*rows)], np.int64)
+
+
+def key_of(mode: bool, types: Sequence[int], operands: Sequence[int]) -> tuple[Any, ...]:
+    """What must be equal for calls that take just tensors. f(x, x) is not f(x, y)."""
+    return (mode, *types) if len({*operands}) == len(operands) else (mode, *types, _firsts(operands))
+
+
+def _firsts(operands: Sequence[int]) -> tuple[int, ...]:
+    """By the operand, the first that is the same."""
+    return tuple([operands.index(operand) for operand in operands])
+
+
+def _words(key: tuple[Any, ...], kind: Kind) -> list[int]:
+    """A kind, the grad mode, how many operands there are, their types, and the first that is the same."""
+    mode, *types = key
+    same = types.pop() if types and type(types[-1]) is tuple else (*range(len(types)),)
+    if type(mode) is not bool or not all(type(type_) is int for type_ in types):
+        return []
+    return [id(kind), id(mode), len(types), *types, *same]
 
 
 class Waiting(Node):

@@ -7,7 +7,8 @@ it is referred to. What is done of it is a number of `Rows` and a row of them, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.node import place
 from fusegrad.eager.batching.backward import Group
+from fusegrad.eager.batching.kinds import Kind, Known, key_of
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
@@ -24,7 +26,37 @@ OUTSIDE = -1  # who gives a tensor that no call does
 # Where a value is that is no row: by itself, or one for several calls.
 OWN, COMMON = -1, -2
 _probe = [object()]
-_UNHELD = getrefcount(_probe[0])  # what is referred to by a list alone
+_UNHELD = next(map(getrefcount, _probe))  # what is referred to by a list alone
+
+
+def _held(things: Iterable[Any]) -> np.ndarray:
+    """Of each thing in a list whether somebody else has it, too."""
+    return np.fromiter(map(getrefcount, things), np.int64) > _UNHELD
+
+
+class Row:
+    """Numbers in a row that gets longer."""
+
+    __slots__ = ("_end", "_memory")
+
+    def __init__(self, *numbers: int) -> None:
+        self._memory, self._end = np.empty(64, np.int64), 0
+        self.extend(np.array(numbers, np.int64))
+
+    def extend(self, numbers: Sequence[int] | np.ndarray) -> None:
+        """Put these behind what is there."""
+        begin, end = self._end, self._end + len(numbers)
+        if end > len(self._memory):
+            longer = np.empty(2 * end, np.int64)
+            longer[:begin] = self._memory[:begin]
+            self._memory = longer
+        self._memory[begin:end] = numbers
+        self._end = end
+
+    @property
+    def array(self) -> np.ndarray:
+        """The numbers; what is written into them is written there."""
+        return self._memory[: self._end]
 
 
 class Rows:
@@ -62,9 +94,6 @@ class Table:
     """
 
     def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
         self.numbers: dict[int, int] = {}  # by identity: what calls give
         self.tensors: list[Tensor | None] = []
         self.types: list[int] = []
@@ -75,11 +104,21 @@ class Table:
         self.firsts: list[int] = []
         self.examples: list[int] = []
         self.bases: dict[int, tuple[Any, ...]] = {}
-        self.begin = self._done = self._made = 0
         self.fresh: dict[int, int] = {}
         self.sure: dict[int, int] = {}
         self._outside: dict[int, int] = {}
-        self.holders, self.rows = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._clear()
+
+    def _clear(self) -> None:
+        for rows in (self.tensors, self.types, self.depths, self.makers, self.kinds):
+            rows.clear()
+        for rows in (self.operands, self.firsts, self.examples):
+            rows.clear()
+        for known in (self.numbers, self.bases, self.fresh, self.sure, self._outside):
+            known.clear()
+        self.begin = self._made = 0
+        self._makers, self._firsts, self._holders, self._rows = Row(), Row(), Row(), Row()
+        self._starts, self._taken = Row(0), Row()
         self._results: dict[int, Rows] = {}
         self._own: dict[int, Tensor] = {}
         self._common: list[Tensor] = []
@@ -107,6 +146,25 @@ class Table:
         else:
             self.fresh.pop(id(tensor), None)
             self.sure.pop(id(tensor), None)
+
+    def find(self, known: Known, mode: bool, *args: Any) -> Any:
+        """The kind of a call, and the numbers of what it takes, if it is one of which all is known, and takes
+        tensors that were looked at; False for others.
+        """
+        numbers, fresh, types = self.numbers, self.fresh, self.types
+        operands = []
+        for a in args:
+            number = numbers.get(key := id(a))
+            if number is None:
+                number = fresh.get(key)
+            if number is None:
+                number = self.sure.get(key)
+                if number is None:
+                    return False
+                fresh[key] = number
+            operands.append(number)
+        kind = known.kinds.get(key_of(mode, [types[o] for o in operands], operands))
+        return (kind, tuple(operands)) if isinstance(kind, Kind) else False
 
     def add(self, kind: Any, operands: tuple[int, ...], example: int) -> list[Tensor]:
         """A call that waits; the tensors that stand for what it gives."""
@@ -154,45 +212,73 @@ class Table:
         """The calls whose results somebody has, or that others take which are needed. Of these, for each
         operand that one gives to another, by their places among them: which gives it, and which takes it.
         """
-        begin, makers, tensors, firsts, kinds = self.begin, self.makers, self.tensors, self.firsts, self.kinds
-        wanted = bytearray(self.count)
-        found: list[int] = []
-        givers: list[int] = []
-        takers: list[int] = []
-        for call in range(len(kinds) - 1, begin - 1, -1):
-            if not wanted[call - begin]:
-                first = firsts[call]
-                for value in range(first, first + len(kinds[call].results)):
-                    if getrefcount(tensors[value]) > _UNHELD:
-                        break
-                else:
-                    continue
-            found.append(call)
-            for value in self.operands[call]:
-                maker = makers[value]
-                if maker >= begin:
-                    maker -= begin
-                    wanted[maker] = 1
-                    givers.append(maker)
-                    takers.append(call - begin)
-        self._grow(len(tensors))
-        places = np.zeros(len(wanted), np.int64)
-        calls = np.array(found[::-1], np.int64)
-        places[calls - begin] = np.arange(len(calls))
-        return calls, places[np.array(givers, np.int64)], places[np.array(takers, np.int64)]
+        self._follow()
+        begin, end = int(self.begin), len(self.kinds)
+        starts = self._starts.array
+        takers = np.repeat(np.arange(end - begin), np.diff(starts[begin : end + 1]))
+        givers = self._makers.array[self._taken.array[starts[begin] :]] - begin
+        waits = givers >= 0
+        givers, takers = givers[waits], takers[waits]
+        first = self.firsts[begin]
+        held = np.zeros(end - begin, np.bool_)
+        given_to = self._makers.array[first:][
+            _held(map(self.tensors.__getitem__, range(first, len(self.tensors))))
+        ]
+        held[given_to[given_to >= begin] - begin] = True
+        wanted = self._wanted(held, np.bincount(givers, minlength=end - begin))
+        calls = np.flatnonzero(wanted)
+        if len(calls) < len(wanted):
+            kept, places = wanted[takers], np.cumsum(wanted) - 1
+            givers, takers = places[givers[kept]], places[takers[kept]]
+        return calls + begin, givers, takers
 
-    def _grow(self, end: int) -> None:
-        """Room for where so many values are; those that are new are by themselves."""
-        if end > len(self.holders):
-            size = max(1024, 2 * end)
-            for name in ("holders", "rows"):
-                old = getattr(self, name)
-                new = np.empty(size, np.int64)
-                new[: self._done] = old[: self._done]
-                setattr(self, name, new)
-        self.holders[self._done : end] = OWN
-        self.rows[self._done : end] = np.arange(self._done, end)
-        self._done = end
+    def _wanted(self, held: np.ndarray, uses: np.ndarray) -> np.ndarray:
+        """Which of the calls that wait are needed. held: whose results somebody has; uses: how often others
+        take them.
+        """
+        wanted = held | (uses > 0)
+        dead = np.flatnonzero(~wanted).tolist()
+        while dead:
+            for value in self.operands[self.begin + dead.pop()]:
+                maker = self.makers[value] - self.begin
+                if maker >= 0:
+                    uses[maker] -= 1
+                    if not uses[maker] and not held[maker]:
+                        wanted[maker] = False
+                        dead.append(maker)
+        return wanted
+
+    def _follow(self) -> None:
+        """Have the rows of numbers what the lists have got since. New values are by themselves."""
+        begin, done = len(self._firsts.array), len(self._makers.array)
+        operands = self.operands[begin:]
+        lengths = np.fromiter(map(len, operands), np.int64, len(operands))
+        self._starts.extend(self._starts.array[-1] + np.cumsum(lengths))
+        self._taken.extend(np.fromiter(itertools.chain.from_iterable(operands), np.int64))
+        self._firsts.extend(self.firsts[begin:])
+        self._makers.extend(self.makers[done:])
+        self._holders.extend(np.full(len(self.makers) - done, OWN))
+        self._rows.extend(np.arange(done, len(self.makers)))
+
+    @property
+    def holders(self) -> np.ndarray:
+        """By the number of a tensor: the number of the rows that have its value, or `OWN`, or `COMMON`."""
+        return self._holders.array
+
+    @property
+    def rows(self) -> np.ndarray:
+        """By the number of a tensor: which of these rows."""
+        return self._rows.array
+
+    def taken(self, calls: np.ndarray) -> np.ndarray:
+        """What calls of one kind take, a row for each."""
+        starts = self._starts.array
+        width = starts[calls[0] + 1] - starts[calls[0]]
+        return self._taken.array[starts[calls][:, None] + np.arange(width)]
+
+    def first_results(self, calls: np.ndarray) -> np.ndarray:
+        """The numbers of what calls give first."""
+        return self._firsts.array[calls]
 
     def is_taken(self) -> None:
         """All that waited is done from now on, or about to be."""
@@ -236,14 +322,13 @@ class Table:
 
     def place(self, number: int) -> tuple[int, int]:
         """Where the value of a number is."""
-        if number >= self._done:
+        if number >= len(self.holders):
             return OWN, number
         return int(self.holders[number]), int(self.rows[number])
 
     def is_held(self, calls: np.ndarray) -> bool:
         """Whether somebody has the first result of some of these calls."""
-        firsts, tensors = self.firsts, self.tensors
-        return any(getrefcount(tensors[firsts[call]]) > _UNHELD for call in calls.tolist())
+        return bool(_held(map(self.tensors.__getitem__, self.first_results(calls).tolist())).any())
 
     def is_alone(self, number: int) -> bool:
         """Whether a call was done by itself, so that nobody else has its result."""
@@ -260,32 +345,48 @@ class Table:
 
     def sweep(self) -> None:
         """Forget what nobody has any more; all is done that waited."""
-        numbers, tensors, depths = self.numbers, self.tensors, self.depths
-        for key in reversed([*numbers]):
-            value = numbers[key]
-            if getrefcount(tensors[value]) <= _UNHELD:
-                self._forget(key, value)
-            else:
-                depths[value] = 0
+        numbers, tensors = self.numbers, self.tensors
+        while numbers:
+            values = [*numbers.values()]
+            held = _held(map(tensors.__getitem__, values))
+            self._forget([*itertools.compress(zip(numbers, values, strict=True), (~held).tolist())])
+            if held.all() or not self.bases:
+                break  # no view keeps what it was made of
         if not numbers:
             self._clear()
             return
+        for value in numbers.values():
+            self.depths[value] = 0
         live = np.fromiter(numbers.values(), np.int64, len(numbers))
         kept = {*self.holders[live].tolist()}
         self._results = {number: rows for number, rows in self._results.items() if number in kept}
 
-    def _forget(self, key: int, value: int) -> None:
-        del self.numbers[key]
-        self.tensors[value] = None
-        self._own.pop(value, None)
-        self.bases.pop(self.makers[value], None)
+    def _forget(self, dead: list[tuple[int, int]]) -> None:
+        numbers, tensors = self.numbers, self.tensors
+        for key, value in dead:
+            del numbers[key]
+            tensors[value] = None
+        for _, value in dead if self._own or self.bases else ():
+            self._own.pop(value, None)
+            self.bases.pop(self.makers[value], None)
 
     def held(self, chosen: Callable[[int], bool]) -> list[Tensor]:
         """The tensors that stand for results, of the calls that are chosen, and that somebody has."""
         tensors: list[Any] = self.tensors
-        found = [v for v in self.numbers.values() if getrefcount(tensors[v]) > _UNHELD]
+        values = [*self.numbers.values()]
+        found = itertools.compress(values, _held(map(tensors.__getitem__, values)).tolist())
         return [tensors[v] for v in found if chosen(self.makers[v])]
 
     def hand_out(self, tensor: Tensor) -> int | None:
         """The number of a tensor that gets its value now, and is one like others from then on."""
         return self.numbers.pop(id(tensor), None)
+
+
+Ways = tuple[Callable[..., Any], Callable[..., Any]]
+# Makes of a table what does natively what its methods `find` and `add` do, once jitted functions wait.
+natively: list[Callable[[Table], Ways | None]] = []
+
+
+def ways(table: Table) -> Ways:
+    """What finds calls in a table, and what adds to it."""
+    return (natively[0](table) if natively else None) or (table.find, table.add)

@@ -239,7 +239,7 @@ def test_a_call_of_a_jitted_function_waits_as_one() -> None:
     name = next(name for name in function.report.batches if name.endswith("cell"))
     assert function.report.batches[name] == [5]  # and one more each at two greater depths
     assert name in function.explain()
-    kinds = [kind for kind in cell._cells.known.values() if not isinstance(kind, str)]
+    kinds = [kind for kind in cell._cells.known.kinds.values() if not isinstance(kind, str)]
     assert max(program.compiles for kind in kinds for program in kind._programs.values()) == 1
 
 

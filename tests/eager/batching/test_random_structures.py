@@ -101,12 +101,15 @@ def _rows_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that nobody holds, but that others read, are left out."""
+    monkeypatch.setattr(table.Table, "_wanted", lambda self, held, uses: held)
 
-    class Forgetful(bytearray):
-        def __setitem__(self, *_: Any) -> None:
-            pass
 
-    monkeypatch.setattr(table, "bytearray", Forgetful, raising=False)
+def _uses_uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are left out as soon as one of those that take what they give is."""
+    wanted = table.Table._wanted
+    monkeypatch.setattr(
+        table.Table, "_wanted", lambda self, held, uses: wanted(self, held, (uses > 0).astype(int))
+    )
 
 
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +162,7 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], range] = {
     _all_rows: range(1089, 1090),
     _rows_unseen: range(1052, 1055),
     _too_early: range(1000, 1010),
+    _uses_uncounted: range(1000, 1100),
     _forgotten: range(1000, 1010),
     _writes_unseen: range(1000, 1200, 5),
     _reads_unasked: range(3001, 3201, 2),

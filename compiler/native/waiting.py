@@ -1,0 +1,277 @@
+"""Calls that wait in a batched program: who they are, and how they are put down (`eager/batching/table.py`).
+
+A call of a jitted function that joins others costs what is looked up for its operands, and a dozen rows of a
+table that are added to. Two native functions do that, on the very lists and dicts of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler.llvm.function_writer import FunctionWriter, Word
+from fusegrad.compiler.native.core import Maker, Native
+from fusegrad.compiler.native.making import like_function, tensor_like
+from fusegrad.compiler.native.object_writer import ObjectWriter
+from fusegrad.eager.batching import table as tables
+from fusegrad.eager.batching.kinds import Kind, Known, Result, key_of
+from fusegrad.eager.batching.table import Table
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.stand_in import stand_in
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.interpreter import counts as reference_counts
+
+# The table of `find`: the dicts of numbers by identity, and the list of types.
+_LOOKS_INTO = "numbers", "fresh", "sure", "types"
+# The table of `add`: what new tensors are like, where their slots end, what their counters are like; what
+# is added to.
+_ADDS_TO = "numbers", "tensors", "types", "depths", "makers", "kinds", "operands", "firsts", "examples"
+
+
+class _Writer(ObjectWriter):
+    """A function that returns references of its own, and null where there is no memory."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, borrowed=False)
+
+    def must(self, made: Word) -> Word:
+        """What cannot be null but for want of memory."""
+        with self.if_(made.is_null):
+            self.return_(self.null)
+        return made
+
+    def int_of(self, number: Word) -> Word:
+        """A Python int."""
+        return self.must(self.call("PyLong_FromLongLong", number, gives="ptr"))
+
+    def number_of(self, value: Word) -> Word:
+        """The number that a Python int is."""
+        return self.call("PyLong_AsLongLong", value, gives="i64")
+
+    def item(self, values: Word, place: Word) -> Word:
+        """An item of a list, which has the reference."""
+        return self.must(self.call("PyList_GetItem", values, place, gives="ptr"))
+
+    def append(self, values: Word, thing: Word) -> None:
+        """Put something at the end of a list, which takes a reference of its own."""
+        with self.if_(self.call("PyList_Append", values, thing, gives="i32") != 0):
+            self.return_(self.null)
+
+    def append_int(self, values: Word, number: Word) -> None:
+        """Put a number at the end of a list."""
+        made = self.int_of(number)
+        self.append(values, made)
+        self.let_go(made)
+
+
+def _find_written() -> list[FunctionWriter]:
+    f = _Writer("fusegrad_find")
+    numbers, fresh, sure, types = f.words(*["ptr"] * 4)
+    block = f.array_data(f.slot(f.items.load("ptr"), "block", Known).load("ptr"))
+    mode = f.items.load("ptr", 1)
+    args, count = f.items.at(2, "ptr"), f.count - 2
+    operands = f.must(f.call("PyTuple_New", count, gives="ptr"))
+    known, firsts = f.room("i64", count + 1), f.room("i64", count + 1)
+    values = f.room("i64", count + 1)
+    with f.loop(count) as i:
+        key = f.int_of(args.load("ptr", i).to("i64"))
+        found = f.variable(f.call("PyDict_GetItemWithError", numbers, key, gives="ptr"))
+        with f.if_(found.value.is_null):
+            found.set(f.call("PyDict_GetItemWithError", fresh, key, gives="ptr"))
+        with f.if_(found.value.is_null):
+            found.set(f.call("PyDict_GetItemWithError", sure, key, gives="ptr"))
+            with f.if_(~found.value.is_null):
+                failed = f.call("PyDict_SetItem", fresh, key, found.value, gives="i32") != 0
+                with f.if_(failed):
+                    f.return_(f.null)
+        f.let_go(key)
+        with f.if_(found.value.is_null):
+            f.let_go(operands)
+            f.return_(_held(f, f.object("false")))
+        f.hold(found.value)
+        f.tuple_items(operands).store(found.value, i)
+        value = f.number_of(found.value)
+        values.store(value, i)
+        known.store(f.number_of(f.item(types, value)), i)
+        # The first operand that is this one.
+        first = f.variable(i)
+        with f.loop(i) as j, f.if_((values.load("i64", j) == value) & (first.value == i)):
+            first.set(j)
+        firsts.store(first.value, i)
+    row = f.variable(block.at(1))
+    with f.loop(block.load()):
+        kind, own = row.value.load("ptr"), row.value.at(3)
+        same = f.variable((row.value.load("ptr", 1) == mode) & (row.value.load("i64", 2) == count))
+        width = row.value.load("i64", 2)
+        with f.if_(same.value), f.loop(count) as i:
+            alike = own.load("i64", i) == known.load("i64", i)
+            same.set(same.value & alike & (own.load("i64", width + i) == firsts.load("i64", i)))
+        with f.if_(same.value):
+            pair = f.must(f.call("PyTuple_New", 2, gives="ptr"))
+            f.tuple_items(pair).store(_held(f, kind))
+            f.tuple_items(pair).store(operands, 1)
+            f.return_(pair)
+        row.set(own.at(width * 2))
+    f.let_go(operands)
+    f.return_(_held(f, f.object("false")))
+    return [f]
+
+
+def _held(f: ObjectWriter, thing: Word) -> Word:
+    f.hold(thing)
+    return thing
+
+
+def _add_written() -> list[FunctionWriter]:
+    f = _Writer("fusegrad_add")
+    like, end, version_like, *lists = f.words("ptr", "i64", *["ptr"] * (1 + len(_ADDS_TO)))
+    numbers, tensors, types, depths, makers, kinds, operands, firsts, examples = lists
+    kind, given, example = (f.items.load("ptr", i) for i in range(3))
+    block = f.array_data(f.slot(kind, "block", Kind).load("ptr"))
+    depth = f.variable(0)
+    with f.loop(f.call("PyTuple_Size", given, gives="i64")) as i:
+        value = f.number_of(f.tuple_items(given).load("ptr", i))
+        of = f.number_of(f.item(depths, value))
+        depth.set(f.select(of > depth.value, of, depth.value))
+    deeper = f.int_of(depth.value + 1)
+    call = f.int_of(f.call("PyList_Size", kinds, gives="i64"))
+    first = f.call("PyList_Size", tensors, gives="i64")
+    f.append(kinds, kind)
+    f.append(operands, given)
+    f.append_int(firsts, first)
+    f.append(examples, example)
+    count = block.load()
+    made = f.must(f.call("PyList_GetSlice", tensors, first, first, gives="ptr"))
+    with f.loop(count) as i:
+        row = block.at(i * 4 + 1)
+        tensor = f.must(f.call("fusegrad_like", like, end, gives="ptr"))
+        version = f.must(f.call("PyList_GetSlice", version_like, 0, 2, gives="ptr"))
+        f.slot(tensor, "version").store(version)
+        f.slot(tensor, "array").store(_held(f, row.load("ptr")))
+        for name, place in (("needs_grad", 1), ("maker", 2)):
+            before = f.slot(tensor, name).load("ptr")
+            f.slot(tensor, name).store(_held(f, row.load("ptr", place)))
+            f.let_go(before)
+        number, key = f.int_of(first + i), f.int_of(tensor.to("i64"))
+        with f.if_(f.call("PyDict_SetItem", numbers, key, number, gives="i32") != 0):
+            f.return_(f.null)
+        f.let_go(number)
+        f.let_go(key)
+        f.append(types, row.load("ptr", 3))
+        f.append(depths, deeper)
+        f.append(makers, call)
+        f.append(made, tensor)
+        f.append(tensors, tensor)
+        f.let_go(tensor)
+    f.let_go(deeper)
+    f.let_go(call)
+    f.return_(made)
+    return [like_function(), f]
+
+
+def _words(table: Table, names: tuple[str, ...]) -> list[int]:
+    return [id(getattr(table, name)) for name in names]
+
+
+def _to_add(table: Table) -> np.ndarray:
+    tensor, version = tensor_like()
+    return np.array([id(tensor), Tensor.__basicsize__, id(version), *_words(table, _ADDS_TO)], np.int64)
+
+
+def _to_find(table: Table) -> np.ndarray:
+    return np.array(_words(table, _LOOKS_INTO), np.int64)
+
+
+# The trials.
+
+
+class _Drawn(Kind):
+    name = "drawn"
+
+
+def _kinds() -> list[Kind]:
+    """Some with one result and with two, with gradients and without."""
+    made = []
+    for needs in ((True,), (False,), (True, False)):
+        kind = _Drawn(True, "Drawn")
+        array = stand_in((2, 3), np.dtype(np.float32))
+        kind.gives([Result(array, n, 7000 + place) for place, n in enumerate(needs)])
+        made.append(kind)
+    return made
+
+
+def _filled(add: Any, table: Table, kinds: list[Kind]) -> list[Any]:
+    """What a table has after some calls, and what these gave."""
+    outside = [wrap(np.zeros(2)) for _ in range(2)]
+    given = [table.outside(tensor, 300 + i) for i, tensor in enumerate(outside)]
+    seen: list[Any] = []
+    for example, kind in enumerate([*kinds, *kinds]):
+        made = add(kind, (*given,), 400 + example)
+        numbers = [table.numbers[id(tensor)] for tensor in made]
+        given = [given[-1], numbers[0]]
+        attributes = ("array", "needs_grad", "gradient", "alias", "maker", "output_index", "version")
+        seen.append([type(made), numbers, [[getattr(t, a) for a in attributes] for t in made]])
+        seen.append([table.tensors[n] is t for n, t in zip(numbers, made, strict=True)])
+        seen.append([len({id(t.version) for t in made}), reference_counts(made)])
+    lists = (table.types, table.depths, table.makers, table.firsts, table.examples, table.operands)
+    return [seen, [list(values) for values in lists], [id(kind) for kind in table.kinds]]
+
+
+def _add_trials(made: Maker) -> Iterator[tuple[Any, Any]]:
+    kinds, native, plain = _kinds(), Table(), Table()
+    yield _filled(made(_to_add(native)), native, kinds), _filled(plain.add, plain, kinds)
+
+    def counted() -> list[int]:
+        table = Table()
+        _filled(made(_to_add(table)), table, kinds)
+        return reference_counts([*kinds, *(kind.node for kind in kinds), *(kind.results for kind in kinds)])
+
+    yield counted(), counted()
+
+
+def _find_trials(made: Maker) -> Iterator[tuple[Any, Any]]:
+    table, kinds = Table(), _kinds()
+    tensors = [wrap(np.zeros(2)) for _ in range(6)]
+    for _ in range(300):  # small numbers are held by Python itself
+        table.outside(wrap(np.zeros(1)), 1)
+    table.is_unsure()
+    for place, tensor in enumerate(tensors[:5]):
+        table.outside(tensor, (300, 301)[place % 2])
+    a, b, c, d, odd, stranger = tensors
+    table.types[table.fresh[id(odd)]] = 999
+    del table.fresh[id(a)], table.fresh[id(c)]
+    known, native = Known(), made(_to_find(table))
+    for types, operands in (((300, 301), (0, 1)), ((300, 300), (0, 0)), ((300, 300), (0, 2)), ((), ())):
+        known.add(key_of(True, types, operands), kinds[len({*operands}) % 3])
+    known.add((True, "number", 300), kinds[0])
+    known.add((True, 301), "it draws random numbers")
+    known.add((False, 301, 300), kinds[2])
+    several = [(a, b), (a, a), (a, c), (c, d), (b, a), (), (a,), (b,), (a, odd), (a, stranger), (1.5, a)]
+    for mode in (True, False):
+        for args in several:
+            yield native(known, mode, *args), table.find(known, mode, *args)
+    yield [*table.fresh], [id(tensor) for tensor in (b, d, odd, a, c)]
+    held = [*kinds, *tensors, *table.sure.values()]
+    counted = reference_counts(held)
+    for args in several:
+        native(known, True, *args)
+    yield reference_counts(held), counted
+
+
+FIND = Native("fusegrad_find", _find_written, _find_trials)
+ADD = Native("fusegrad_add", _add_written, _add_trials)
+
+
+def _natively(table: Table) -> Any:
+    find, add = FIND.of(_to_find(table)), ADD.of(_to_add(table))
+    return None if find is None or add is None else (find, add)
+
+
+def install() -> None:
+    """Have the tables of later batched programs found and added to natively."""
+    if not tables.natively:
+        FIND.prepare()
+        ADD.prepare()
+        tables.natively.append(_natively)

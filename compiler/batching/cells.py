@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.batching.batch_program import BatchProgram
+from fusegrad.compiler.batching.likeness import Work
 from fusegrad.compiler.guards.guards import Guards
 from fusegrad.compiler.native import waiting
 from fusegrad.eager.batching.backward import Operand
@@ -71,8 +72,10 @@ class Cells:
             found = "it gives tensors that it has written"
         if len(self.known.kinds) >= MOST_KINDS:
             self.known.clear()
+        if isinstance(found, Cell):
+            found.join([kind for kind in self.known.kinds.values() if isinstance(kind, Cell)])
+            waiting.install()
         self.known.add(key, found)
-        waiting.install()
         result, made.result = made.result, None
         return result
 
@@ -108,6 +111,11 @@ class Cell(Kind):
         places = {value: first[id(tensor)] for value, tensor in made.tensors.items()}
         places |= {v: len(tensors) + i for i, v in enumerate((*made.captured, *made.constants))}
         self._count = len(tensors)
+        given: list[Value | None] = [None] * (len(tensors) + len(self.shared))
+        for value, place in places.items():
+            given[place] = value
+        given[: len(tensors)] = [given[first[id(tensor)]] for tensor in tensors]
+        self._work = Work(made, given, self._values)
         self._inputs = [places[value] for value in made.graph.inputs]
         self._saved = _saved(made, places)
         self._cut = _cut(made)
@@ -117,6 +125,17 @@ class Cell(Kind):
         self._float = dtypes.default_float()
         self._build = _builder(made)
         self._programs: dict[Any, BatchProgram] = {}
+
+    def join(self, others: Sequence[Cell]) -> None:
+        """Have calls of this kind and of others run as one, where one of them can stand for all."""
+        alike = [other for other in others if other.mode == self.mode and other.types == self.types]
+        for other in alike:
+            if other.runs_as is other and other._work.stands_for(self._work):
+                self.runs_as = other
+                return
+        for other in alike:
+            if self._work.stands_for(other._work):
+                other.runs_as = self
 
     def holds(self) -> bool:
         """Whether all that the recorded run read is as it was."""

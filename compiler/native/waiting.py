@@ -193,7 +193,7 @@ class _Drawn(Kind):
 
 def _kinds() -> list[Kind]:
     """Some with one result and with two, with gradients and without."""
-    made = []
+    made: list[Kind] = []
     for needs in ((True,), (False,), (True, False)):
         kind = _Drawn(True, "Drawn")
         array = stand_in((2, 3), np.dtype(np.float32))

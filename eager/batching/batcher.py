@@ -257,13 +257,13 @@ class Batcher(Interpreter, Waits):
             self.report.stop(why)
             calls, givers, takers = table.needed()
             kinds, depths = table.kinds, table.depths
-            own = [kinds[call].number for call in calls.tolist()]
+            own = [kinds[call].runs_as.number for call in calls.tolist()]
             deep = [depths[value] for value in table.first_results(calls).tolist()]
             table.is_taken()
 
             def run() -> None:
                 for group in agenda.in_groups(own, deep, givers, takers):
-                    self._groups.run(kinds[int(calls[group[0]])], calls[group])
+                    self._groups.run(kinds[int(calls[group[0]])].runs_as, calls[group])
 
             if len(calls):
                 self.beneath(run)

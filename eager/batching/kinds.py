@@ -54,10 +54,11 @@ class Kind:
     number: of the kind. mode: the grad mode. results: what each of them gives, of these types; repeated: a
     value for each of these; block: the same as words, for native code. node: stands for the place on the
     graph of what waits. is_view: whether what it gives is memory of what it takes. parts: whether calls with
-    other shared tensors are others. shared: tensors that all calls take besides.
+    other shared tensors are others. shared: tensors that all calls take besides. runs_as: the kind that does
+    such calls.
     """
 
-    __slots__ = ("block", "mode", "node", "number", "repeated", "results", "types")
+    __slots__ = ("block", "mode", "node", "number", "repeated", "results", "runs_as", "types")
 
     name: str
     is_view = False
@@ -65,7 +66,7 @@ class Kind:
     shared: Sequence[Tensor] = ()
 
     def __init__(self, mode: bool, text: str) -> None:
-        self.number, self.mode = next(_numbers), mode
+        self.number, self.mode, self.runs_as = next(_numbers), mode, self
         self.node = Waiting.__new__(Waiting)
         self.node.text = text
         self.gives(())

@@ -237,7 +237,7 @@ def test_a_call_of_a_jitted_function_waits_as_one() -> None:
             w.grad = None
         assert fg.allclose(*gradients, atol=1e-5)
     name = next(name for name in function.report.batches if name.endswith("cell"))
-    assert function.report.batches[name] == [5]  # and one more each at two greater depths
+    assert function.report.batches[name] == [5, 3]  # by their depth, also f(x, y) with a leaf
     assert name in function.explain()
     kinds = [kind for kind in cell._cells.known.kinds.values() if not isinstance(kind, str)]
     assert max(program.compiles for kind in kinds for program in kind._programs.values()) == 1

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.interpreter import strangeness
+from fusegrad.eager.core.interpreter import strangeness
 
-# What native code was tried on; of Pythons, `TRIED` in `eager/interpreter.py`. A later major version of NumPy
+# What native code was tried on; of Pythons, `TRIED` in `eager/core/interpreter.py`. A later major version of NumPy
 # has another ABI by its own rules.
 NUMPY = 2
 

@@ -23,9 +23,9 @@ from fusegrad.compiler.native.layouts import layouts
 from fusegrad.compiler.native.object_writer import Objects, ObjectWriter
 from fusegrad.compiler.runtime import red_zones
 from fusegrad.compiler.runtime.allocator import aligned_bytes, data_address
+from fusegrad.eager.core.interpreter import counts as reference_counts
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.interpreter import counts as reference_counts
 
 # So much work is done while other threads of Python wait: elements of kernels, of which one may take a
 # nanosecond.

@@ -23,10 +23,10 @@ from fusegrad.eager.autograd.node import Node, PartNode
 from fusegrad.eager.autograd.writes.written import Refusal
 from fusegrad.eager.core import op as ops_of_eager
 from fusegrad.eager.core.errors import known_files
+from fusegrad.eager.core.interpreter import counts as reference_counts
 from fusegrad.eager.core.op import REGISTRY, Op, wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.interpreter import counts as reference_counts
 
 # The dtypes whose results can have gradients, but for float16 and bfloat16.
 FLOATS = "float32", "float64", "complex64", "complex128"

@@ -18,10 +18,10 @@ from fusegrad.compiler.native.object_writer import ObjectWriter
 from fusegrad.eager.batching import table as tables
 from fusegrad.eager.batching.kinds import Kind, Known, Result, key_of
 from fusegrad.eager.batching.table import Table
+from fusegrad.eager.core.interpreter import counts as reference_counts
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.stand_in import stand_in
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.interpreter import counts as reference_counts
 
 # The table of `find`: the dicts of numbers by identity, and the list of types.
 _LOOKS_INTO = "numbers", "fresh", "sure", "types"

@@ -8,7 +8,7 @@ are the same either way.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from fusegrad.eager.autograd.views import count_writes
 from fusegrad.eager.core.errors import failure, user_spot
+from fusegrad.eager.core.interpreter import holders
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.tensor import Tensor
@@ -78,6 +79,7 @@ class ElementwiseOptimizer(Optimizer):
                 continue
             plan = plans.get(number)
             if plan is None or not plan.fits(self, group):
+                plan = plans[number] = None  # which would hold the memory that the next one looks at
                 plan = plans[number] = _Plan(self, group)
             plan.run(self, spot)
         return loss
@@ -115,28 +117,29 @@ class _Plan:
         self.scratch: dict[np.dtype, tuple[np.ndarray, np.ndarray]] = {}
         alike: dict[Any, list[Tensor]] = defaultdict(list)
         if optimizer.bundled:
+            kept = [optimizer.state.get(parameter, {}) for parameter in self.parameters]
+            names = (*self.slots, "step") if optimizer.counted else self.slots
+            free = _with_own_memory([k[name] for k in kept for name in names if k.get(name) is not None])
             for parameter in _apart(self.parameters):
                 small = parameter.gradient is not None and parameter.array.size <= SMALL
-                if small and self._can_move(optimizer, parameter):
+                if small and self._can_move(optimizer, parameter, free):
                     alike[self._kind(optimizer, parameter)].append(parameter)
         chosen = {kind: members for kind, members in alike.items() if len(members) > 1}
         self.bundles = [_Bundle(optimizer, self, *entry) for entry in chosen.items()]
         together = {id(p) for members in chosen.values() for p in members}
         self.alone = [p for p in self.parameters if id(p) not in together]
 
-    def _can_move(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> bool:
-        """Whether the state of a parameter may lie elsewhere: not if it is of another dtype, as of a model
-        which `float()` or `double()` made another one; cannot be written; or lies in memory of parameters.
+    def _can_move(self, optimizer: ElementwiseOptimizer, parameter: Tensor, free: set[int]) -> bool:
+        """Whether the state of a parameter may lie elsewhere: not if somebody else has its memory; it is of
+        another dtype, as of a model which `float()` or `double()` made another one; or cannot be written.
         """
-        for name in self.slots:
-            tensor = optimizer.state.get(parameter, {}).get(name)
-            if tensor is not None:
-                array = tensor.array
-                if array.dtype != parameter.array.dtype or not array.flags.writeable:
-                    return False
-                if any(np.may_share_memory(array, other.array) for other in self.parameters):
-                    return False
-        return True
+        kept = optimizer.state.get(parameter, {})
+        states = [kept[name] for name in self.slots if kept.get(name) is not None]
+        step = [kept["step"]] if optimizer.counted and "step" in kept else []
+        if not free.issuperset(map(id, (*states, *step))):
+            return False
+        arrays = [tensor.array for tensor in states]
+        return all(a.dtype == parameter.array.dtype and a.flags.writeable for a in arrays)
 
     def _kind(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> tuple[np.dtype, bool, float]:
         """What parameters of one bundle have in common: dtype, whether they are new, steps taken."""
@@ -300,6 +303,17 @@ def _flat(array: np.ndarray) -> np.ndarray:
     """The elements in one dimension, complex ones as pairs; `array`'s own memory where it is contiguous."""
     flat = array.reshape(-1)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+def _with_own_memory(states: list[Tensor]) -> set[int]:
+    """The ids of those whose memory nothing has but `states`: views of others would be left behind."""
+    arrays = [state.array for state in states]
+    based = Counter([id(array.base) for array in arrays])
+    bases = [*{id(array.base): array.base for array in arrays if array.base is not None}.values()]
+    known = {id(base) for base, n in zip(bases, holders(bases), strict=True) if n == based[id(base)]}
+    free = known & {id(base) for base in bases if isinstance(base, np.ndarray) and base.base is None}
+    counted = zip(states, holders(arrays), strict=True)
+    return {id(s) for s, n in counted if n == 1 and (s.array.base is None or id(s.array.base) in free)}
 
 
 def _apart(parameters: list[Tensor]) -> list[Tensor]:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd import hooks, views
+from fusegrad.eager.core.interpreter import holders
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.interpreter import holders
 from fusegrad.eager.ops.index.indexing import replaced
 from fusegrad.tracer.record.later import LARGE, Later
 

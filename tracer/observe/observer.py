@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.interpreter import holders
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.pytree import contents, field_names, holds_tensors, is_container
-from fusegrad.eager.interpreter import holders
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.arrays import calls as arrays
 from fusegrad.tracer.observe.arrays.known import Arrays

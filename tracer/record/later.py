@@ -23,11 +23,11 @@ from fusegrad.eager.autograd import anomaly
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import user_location
+from fusegrad.eager.core.interpreter import holders
 from fusegrad.eager.core.op import Op, Params, evaluate, wrap
 from fusegrad.eager.core.stand_in import StandIn, Waits, putting_off, stand_in
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.interpreter import holders
 from fusegrad.eager.ops.foretelling import foretell
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.record.memory import Memory

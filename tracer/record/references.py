@@ -13,8 +13,8 @@ from typing import Any
 
 from fusegrad.eager.autograd.node import Node, PartNode
 from fusegrad.eager.autograd.writes.written import CopySlices
+from fusegrad.eager.core.interpreter import is_strange
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.interpreter import is_strange
 
 
 def by_graph(tensors: Iterable[Tensor], since: int) -> Counter[int] | None:

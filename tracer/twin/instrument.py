@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from fusegrad.eager.interpreter import rebound
+from fusegrad.eager.core.interpreter import rebound
 from fusegrad.tracer.twin.comprehensions import with_loops
 from fusegrad.tracer.twin.expressions import HOOKS
 from fusegrad.tracer.twin.matches import with_ifs

@@ -202,6 +202,11 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def _is_lost(values: np.ndarray) -> bool:
+    """Whether training has diverged so far that a last digit decides what `sin` and `exp` give next."""
+    return not bool((np.abs(values) < 1e6).all())
+
+
 def check(program: list[tuple[str, str]], kind: str = "float32", momentum: float = 0.9) -> None:
     """Raises where jit does another thing than eager."""
     ways = [_history(program, kind, momentum, compiled) for compiled in (False, True)]
@@ -209,6 +214,8 @@ def check(program: list[tuple[str, str]], kind: str = "float32", momentum: float
         if isinstance(right, tuple) and isinstance(right[0], str):
             assert found[0] == right[0], f"{program}: at {number} {found[0]} and not {right[0]}"
             return  # what an error has left half done is not compared
+        if isinstance(right, tuple) and any(_is_lost(values) for _, _, values in right[1].values()):
+            return
         assert _same(found, right), f"{program} {kind}: at {number}\n{found}\nand not\n{right}"
     assert len(ways[0]) == len(ways[1]), program
 

@@ -179,7 +179,7 @@ def test_counts_that_are_odd_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 STRANGE = """
 import warnings
-import fusegrad.eager.interpreter as interpreter
+import fusegrad.eager.core.interpreter as interpreter
 interpreter.TRIED = ((3, 10),)
 with warnings.catch_warnings(record=True) as found:
     warnings.simplefilter("always")
@@ -224,12 +224,12 @@ def test_an_interpreter_that_is_not_known_gets_the_plain_way_and_one_warning() -
 # Where that may stand which no version of Python promises to another.
 INSIDES = {
     r"getrefcount": {
-        "eager/interpreter.py",
+        "eager/core/interpreter.py",
         "eager/batching/table.py",
         "compiler/runtime/allocator.py",
         "tracer/record/references.py",
     },
-    r"^\s*(import|from) (dis|opcode)\b|co_code\b": {"eager/interpreter.py"},
+    r"^\s*(import|from) (dis|opcode)\b|co_code\b": {"eager/core/interpreter.py"},
     r"from_address\(id\(|pythonapi|\bob_refcnt\b": {
         *(f"compiler/native/{name}.py" for name in ("layouts", "classes", "core")),
         "compiler/runtime/red_zones.py",  # NumPy's handler of memory, in a capsule

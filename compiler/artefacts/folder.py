@@ -1,7 +1,7 @@
 """The cache's folder: artefacts that processes leave for later ones, by keys made of what they depend on.
 
-`FUSEGRAD_CACHE` names it (0: there is none); otherwise, or with 1, it is where the system keeps users' caches. Each
-entry is a file of its own, written beside its place and then renamed, so that a reader sees all of it or
+`FUSEGRAD_CACHE` names it (0: there is none); otherwise, or with 1, it is where the system keeps caches.
+Each entry is a file of its own, written beside its place and then renamed, so that a reader sees all of it or
 nothing; an artefact of several keys is one file with several names. In front of each stands its MAC, by a
 key that lies in the folder: what is damaged, or was put there by somebody without that key, is no entry.
 The folder must be the user's or root's and writable by nobody else, since its code is run.

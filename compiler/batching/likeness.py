@@ -1,8 +1,8 @@
 """Kinds of calls that do the same work: which others a kind can stand for, when calls run as one.
 
 f(x, x) is another kind than f(x, y), as the function may ask whether they are one; so is f of a tensor that
-needs no gradient. Mostly the recorded graph is the same, and then calls of both join: the more general one has
-an operand for each place, and derives by all that the other derives by.
+needs no gradient. Mostly the recorded graph is the same, and then calls of both join: the more general one
+has an operand for each place, and derives by all that the other derives by.
 """
 
 from __future__ import annotations

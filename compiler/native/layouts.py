@@ -20,8 +20,8 @@ import numpy as np
 
 from fusegrad.eager.core.interpreter import strangeness
 
-# What native code was tried on; of Pythons, `TRIED` in `eager/core/interpreter.py`. A later major version of NumPy
-# has another ABI by its own rules.
+# What native code was tried on; of Pythons, `TRIED` in `eager/core/interpreter.py`. A later major version of
+# NumPy has another ABI by its own rules.
 NUMPY = 2
 
 # Flags of arrays, as NumPy's headers have them.

@@ -22,7 +22,7 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler.runtime import allocator
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, Pool, data_address
-from fusegrad.eager import interpreter
+from fusegrad.eager.core import interpreter
 from fusegrad.tracer.record import references
 
 ROOT = Path(__file__).resolve().parents[3]

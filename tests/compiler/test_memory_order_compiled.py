@@ -58,6 +58,10 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "with a gradient": lambda x: (x.t() * x).t()[1:],
     "of an argument": lambda x: (x.t().clone()[1:], x.flip(0).t()),
     "of what is written": lambda x: x.t().clone().mul_(2)[1:],
+    "with gaps": lambda x: (x @ x).as_strided((3,), (2,), 1),
+    "with elements several times": lambda x: (x @ x).as_strided((2, 3), (1, 1)),
+    "of memory that is written": lambda x: (lambda y: (y.as_strided((3, 2), (3, 2)), y.mul_(2)))(x @ x),
+    "that is written": lambda x: (lambda y: (y.as_strided((3,), (3,)).mul_(2), y))(x @ x),
 }
 
 

@@ -78,8 +78,8 @@ add("diagonal_scatter", lambda fg, x: fg.diag(x, 1) + fg.diagflat(x, -1), f(3))
 add("unfold", lambda fg, x: x.unfold(1, 3, 2), f(2, 7, 2))
 add("unfold", lambda fg, x: x.unfold(-1, 2, 3) + x.t().unfold(0, 1, 2).sum(), f(2, 7))
 add("as_strided", lambda fg, x: fg.as_strided(x, (2, 2), (1, 2)), f(3, 2))
-add("as_strided", lambda fg, x: x.t().as_strided((2, 3), (2, 1), 1), f(3, 2))
-add("as_strided", lambda fg, x: x.expand(2, 3).as_strided((3, 2), (1, 0)), f(3), second=False)
+add("as_strided_from_gaps", lambda fg, x: x.t().as_strided((2, 3), (2, 1), 1), f(3, 2))
+add("as_strided_from_gaps", lambda fg, x: x.expand(2, 3).as_strided((3, 2), (1, 0)), f(3), second=False)
 add("put", lambda fg, x, y: _scattered_by_strides(fg, x, y), f(3, 2), f(2), gradients=False)
 for _pad, _mode in (
     ((2, 1), "reflect"),

@@ -96,14 +96,17 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 def _storage(array: np.ndarray) -> np.ndarray:
-    """The memory that `array` is a view of, as a vector of its elements."""
-    root = array
-    while (base := shared.source(root)) is not None and base.dtype == array.dtype:
-        root = base
-    in_memory = root.transpose(sorted(range(root.ndim), key=lambda d: -root.strides[d]))
+    """The memory that `array` is a view of, as a vector of elements of its dtype."""
+    owner = shared.owner(array)
+    in_memory = owner.transpose(sorted(range(owner.ndim), key=lambda d: -owner.strides[d]))
     if not in_memory.flags.c_contiguous:
         return array if array.flags.c_contiguous else np.array(array)
-    return in_memory.reshape(-1)
+    storage = in_memory.reshape(-1)
+    if storage.dtype != array.dtype:
+        before = (array.ctypes.data - storage.ctypes.data) % array.itemsize
+        count = (storage.nbytes - before) // array.itemsize
+        storage = np.ndarray((count,), array.dtype, storage.view(np.uint8), before)
+    return storage
 
 
 def _offset(array: np.ndarray, storage: np.ndarray) -> int:
@@ -169,16 +172,25 @@ def _as_strided_gradient(
     return gradient
 
 
-class _AsStrided(Opaque):
+def _as_strided_layout(
+    layout: Layout, size: tuple[int, ...], stride: tuple[int, ...], offset: int, own: tuple[int, ...]
+) -> Layout | None:
+    return Layout(size, stride, layout.offset + offset) if layout.strides == own else None
+
+
+class _FromGaps(Opaque):
     view = True
 
 
-_as_strided = _AsStrided(
-    "as_strided",
+# Of tensors in row-major order, and of those that lie otherwise: a run that keeps these in rows copies them.
+_as_strided = View("as_strided", _as_strided_numpy, _as_strided_layout, {"x": _as_strided_gradient})
+_as_strided_from_gaps = _FromGaps(
+    "as_strided_from_gaps",
     "x",
     _as_strided_numpy,
     lambda types, size, stride, offset, own: TensorType(size, types[0].dtype),
     {"x": _as_strided_gradient},
+    "AsStridedBackward0",
 )
 
 
@@ -220,7 +232,8 @@ def as_strided(
     """
     target, given = _layouts(input, size, stride, storage_offset, "as_strided")
     params = {"size": target.shape, "stride": target.strides, "offset": target.offset, "own": given.strides}
-    return bind(_as_strided, (input,), params)
+    in_rows = given == contiguous_layout(given.shape)
+    return bind(_as_strided if in_rows else _as_strided_from_gaps, (input,), params)
 
 
 _own_offset = storage_offset

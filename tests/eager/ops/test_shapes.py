@@ -198,6 +198,30 @@ def test_strided_views_stay_inside_their_memory():
         x.as_strided((4,), (2,))
 
 
+SEEN_OTHERWISE = {
+    "real parts": lambda x, m: m.complex(x, x + 1).real,
+    "imaginary parts of a part": lambda x, m: m.complex(x, x + 1)[3:].imag,
+    "pairs": lambda x, m: m.view_as_real(m.complex(x, x + 1))[2:],
+    "half as wide": lambda x, m: x.view(m.int16)[3:],
+    "twice as wide": lambda x, m: x[4:].view(m.float64),
+    "bytes of a part": lambda x, m: x[3:].view(m.uint8)[::2],
+}
+
+
+@pytest.mark.parametrize("name", SEEN_OTHERWISE)
+def test_strided_views_of_memory_seen_as_another_dtype(name: str):
+    found = []
+    for m in (fg, torch):
+        x = m.arange(12.0)
+        seen = SEEN_OTHERWISE[name](x, m)
+        part = seen.as_strided((2,), (3,))
+        at = [(t.storage_offset(), t.stride()) for t in (seen, part)]
+        whole = part.as_strided((4,), (1,), 0).tolist()
+        part.zero_()
+        found.append((at, whole, seen.tolist(), x.tolist()))
+    assert found[0] == found[1]
+
+
 def test_backward_nodes_have_pytorchs_names():
     for call in (
         lambda x: x.squeeze(),

@@ -21,7 +21,7 @@ def gone(weight: Any, x: Any) -> Any:
 
 
 def held(weight: Any, x: Any) -> Any:
-    first = (fg.as_strided(weight, (), ()),)
+    first = (fg.as_strided(weight[::2], (), ()),)
     weight.add_(x)
     return first[0] + weight.sum()
 

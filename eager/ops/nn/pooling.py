@@ -288,6 +288,9 @@ _avg_spread: Opaque = Opaque(
             },
         )
     },
+    lambda params: _rank_name(params, "AvgPool{}DBackwardBackward0"),
+    refuses="",
+    order=channels(3, 4),
 )
 
 

@@ -40,6 +40,19 @@ def test_results_and_positions_of_max_pools_lie_as_pytorchs(rank: int, batch: bo
     assert compared >= 6
 
 
+@pytest.mark.parametrize("window", [(2,), (3, 2, 1), (3, 1)])
+@pytest.mark.parametrize("kind", ["avg_pool2d", "max_pool2d", "lp_pool2d"])
+def test_gradients_of_pools_have_channels_last(kind: str, window: tuple[int, ...]) -> None:
+    found = []
+    for lib in (torch, fg):
+        x = lying(lib, (2, 3, 6, 6), (0, 2, 3, 1)).requires_grad_()
+        given = (2, *window[:2]) if kind == "lp_pool2d" else window
+        y = getattr(lib.nn.functional, kind)(x, *given)
+        (grad,) = lib.autograd.grad(y, x, lib.ones_like(y))
+        found.append((y.stride(), grad.stride()))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["adaptive_avg_pool", "adaptive_max_pool"])
 def test_pools_to_nothing_have_no_gradients(rank: int, kind: str) -> None:

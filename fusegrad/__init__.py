@@ -22,6 +22,7 @@ from fusegrad.eager.autograd import (
     autograd as _autograd,
     node as _node,
 )
+from fusegrad.eager.batching import natively as _natively
 from fusegrad.eager.core import (
     large as _large,
     names as _names,
@@ -171,6 +172,7 @@ def __dir__() -> list[str]:
 # Beside the program: loading the compiler takes longer than most of what it is for.
 _forks.Installing(_large.answers, "fusegrad.compiler.eager_kernels")
 _forks.Installing(_node.finishing, "fusegrad.compiler.native.recording")
+_forks.Installing(_natively.natively, "fusegrad.compiler.native.waiting")
 
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):

@@ -9,6 +9,7 @@ part of the program around them.
 from __future__ import annotations
 
 import functools
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +19,6 @@ import numpy as np
 from fusegrad.compiler.batching.batch_program import BatchProgram
 from fusegrad.compiler.batching.likeness import Work
 from fusegrad.compiler.guards.guards import Guards
-from fusegrad.compiler.native import waiting
 from fusegrad.eager.batching.backward import Operand
 from fusegrad.eager.batching.kinds import Kind, Known, Result, type_of
 from fusegrad.eager.core import dtypes
@@ -74,7 +74,6 @@ class Cells:
             self.known.clear()
         if isinstance(found, Cell):
             found.join([kind for kind in self.known.kinds.values() if isinstance(kind, Cell)])
-            waiting.install()
         self.known.add(key, found)
         result, made.result = made.result, None
         return result
@@ -88,8 +87,9 @@ class Cells:
 class Cell(Kind):
     """A kind of calls of a jitted function.
 
-    weights: what it takes besides its arguments, the same for all calls; constants follow them. tests: for
-    leaves of the arguments that count along a dimension, the least and the end. guards: what must hold.
+    builds: makes what a call gives of its tensors, where these are all of it. weights: what it takes
+    besides its arguments, the same for all calls; constants follow them. tests: for leaves of the
+    arguments that count along a dimension, the least and the end. guards: what must hold.
     """
 
     parts = False
@@ -104,7 +104,7 @@ class Cell(Kind):
         self._made = made
         self._values: list[Any] = [o.value for o in outputs]
         self.weights = [*made.captured.values()]
-        self._facts = [(t, t.array, t.needs_grad) for t in (*self.weights, *made.met)]
+        self.facts = [(t, t.array, t.needs_grad) for t in (*self.weights, *made.met)]
         self.shared = [*self.weights, *(wrap(array) for array in made.constants.values())]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         first = {id(tensor): i for i, tensor in reversed([*enumerate(tensors)])}
@@ -123,7 +123,7 @@ class Cell(Kind):
         self.tests = [(numbers[places[v]], least, end) for v, least, end in _positions(made)]
         self._guards = Guards(made.reads)
         self._float = dtypes.default_float()
-        self._build = _builder(made)
+        self.builds = _builder(made)
         self._programs: dict[Any, BatchProgram] = {}
 
     def join(self, others: Sequence[Cell]) -> None:
@@ -139,17 +139,20 @@ class Cell(Kind):
 
     def holds(self) -> bool:
         """Whether all that the recorded run read is as it was."""
-        for tensor, array, needs_grad in self._facts:
-            if tensor.array is not array or tensor.needs_grad is not needs_grad:
-                return False
-        if self._float is not dtypes.default_float():
+        if not self.has_facts() or self._float is not dtypes.default_float():
+            return False
+        return self._guards.first_failure() is None
+
+    def is_unchanged(self, leaves: Sequence[Any]) -> bool:
+        """Whether all else than its facts is seen at once to be as it was, and positions are in range."""
+        if self._float is not dtypes.default_float() or (self.tests and not self.admits(leaves)):
             return False
         try:
-            return self._guards.check() is None or self._guards.first_failure() is None
+            return self._guards.check() is None
         except Exception:
             if handler_raised():
                 raise
-            return self._guards.first_failure() is None
+            return False
 
     def admits(self, leaves: Sequence[Any]) -> bool:
         """Whether positions among the arguments are in range, as far as that is known."""
@@ -164,10 +167,10 @@ class Cell(Kind):
                 return False
         return True
 
-    def built(self, made: list[Tensor], leaves: Sequence[Any]) -> Any:
+    def built(self, made: Sequence[Tensor], leaves: Sequence[Any]) -> Any:
         """The result, of the tensors that the call gives."""
-        if self._build is not None:
-            return self._build(made)
+        if self.builds is not None:
+            return self.builds(made)
         given = iter(made)
         leaves = [next(given) if o.kind == "value" else _item(o, leaves) for o in self._made.outputs]
         return self._made.structure.build(iter(leaves))
@@ -199,19 +202,15 @@ class Cell(Kind):
         return [i for i in self._saved if isinstance(operands[i].value, Tensor)]
 
 
-def _builder(made: Capture) -> Callable[[list[Tensor]], Any] | None:
+def _builder(made: Capture) -> Callable[[Sequence[Tensor]], Any] | None:
     """What makes the result of the tensors that a call gives, where it is one, or a tuple of them all."""
     if all(output.kind == "value" for output in made.outputs):
         key = made.structure.key
         if key is None:
-            return _first
+            return operator.itemgetter(0)
         if key == (tuple, None, (None,) * len(made.outputs)):
             return tuple
     return None
-
-
-def _first(made: list[Tensor]) -> Tensor:
-    return made[0]
 
 
 def _item(output: Any, leaves: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ table that are added to. Two native functions do that, on the very lists and dic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,18 @@ from fusegrad.compiler.llvm.function_writer import FunctionWriter, Word
 from fusegrad.compiler.native.core import Maker, Native
 from fusegrad.compiler.native.making import like_function, tensor_like
 from fusegrad.compiler.native.object_writer import ObjectWriter
-from fusegrad.eager.batching import table as tables
 from fusegrad.eager.batching.kinds import Kind, Known, Result, key_of
+from fusegrad.eager.batching.natively import natively
 from fusegrad.eager.batching.table import Table
 from fusegrad.eager.core.interpreter import counts as reference_counts
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.stand_in import stand_in
+from fusegrad.eager.core.state import in_state, state, watchers
 from fusegrad.eager.core.tensor import Tensor
 
-# The table of `find`: the dicts of numbers by identity, and the list of types.
+# The table of `find`: the thread's state, names in it, and who looks at every node; the dicts of numbers by
+# identity, and the list of types.
+_NAMES = "grad_enabled", "inference", "saved_hooks"
 _LOOKS_INTO = "numbers", "fresh", "sure", "types"
 # The table of `add`: what new tensors are like, where their slots end, what their counters are like; what
 # is added to.
@@ -68,10 +71,16 @@ class _Writer(ObjectWriter):
 
 def _find_written() -> list[FunctionWriter]:
     f = _Writer("fusegrad_find")
-    numbers, fresh, sure, types = f.words(*["ptr"] * 4)
+    modes, *names, watchers, numbers, fresh, sure, types = f.words(*["ptr"] * 9)
+    mode, inference, hooks = [f.call("PyDict_GetItemWithError", modes, name, gives="ptr") for name in names]
+    # What nobody has set yet is not in a thread's dict.
+    unseen = (inference.is_null | (inference == f.object("false"))) & (
+        hooks.is_null | (hooks == f.object("none"))
+    )
+    with f.if_(~unseen | mode.is_null | (f.call("PyList_Size", watchers, gives="i64") != 0)):
+        f.return_(_held(f, f.object("false")))
     block = f.array_data(f.slot(f.items.load("ptr"), "block", Known).load("ptr"))
-    mode = f.items.load("ptr", 1)
-    args, count = f.items.at(2, "ptr"), f.count - 2
+    args, count = f.items.at(1, "ptr"), f.count - 1
     operands = f.must(f.call("PyTuple_New", count, gives="ptr"))
     known, firsts = f.room("i64", count + 1), f.room("i64", count + 1)
     values = f.room("i64", count + 1)
@@ -102,21 +111,49 @@ def _find_written() -> list[FunctionWriter]:
         firsts.store(first.value, i)
     row = f.variable(block.at(1))
     with f.loop(block.load()):
-        kind, own = row.value.load("ptr"), row.value.at(3)
-        same = f.variable((row.value.load("ptr", 1) == mode) & (row.value.load("i64", 2) == count))
-        width = row.value.load("i64", 2)
+        kind, own = row.value.load("ptr"), row.value.at(4)
+        width, length = row.value.load("i64", 2), row.value.load("i64", 3)
+        facts = own.at(width * 2)
+        same = f.variable((row.value.load("ptr", 1) == mode) & (width == count))
         with f.if_(same.value), f.loop(count) as i:
             alike = own.load("i64", i) == known.load("i64", i)
             same.set(same.value & alike & (own.load("i64", width + i) == firsts.load("i64", i)))
+        with f.if_(same.value), f.loop(length) as i:
+            tensor, fact = facts.load("ptr", i * 3), facts.at(i * 3 + 1)
+            holds = f.tensor_array(tensor) == fact.load("ptr")
+            needs = f.slot(tensor, "needs_grad").load("ptr") == fact.load("ptr", 1)
+            same.set(same.value & holds & needs)
         with f.if_(same.value):
             pair = f.must(f.call("PyTuple_New", 2, gives="ptr"))
             f.tuple_items(pair).store(_held(f, kind))
             f.tuple_items(pair).store(operands, 1)
             f.return_(pair)
-        row.set(own.at(width * 2))
+        row.set(facts.at(length * 3))
     f.let_go(operands)
     f.return_(_held(f, f.object("false")))
     return [f]
+
+
+def find_plainly(table: Table, watchers: Sequence[Any], known: Known, *args: Any) -> Any:
+    """The kind of a call whose facts hold, and the numbers of what it takes, if it takes tensors alone,
+    which were looked at, and nobody looks at each node; False for others.
+    """
+    if state.inference or state.saved_hooks is not None or watchers:
+        return False
+    numbers, fresh, types = table.numbers, table.fresh, table.types
+    operands = []
+    for a in args:
+        number = numbers.get(key := id(a))
+        if number is None:
+            number = fresh.get(key)
+        if number is None:
+            number = table.sure.get(key)
+            if number is None:
+                return False
+            fresh[key] = number
+        operands.append(number)
+    kind = known.kinds.get(key_of(state.grad_enabled, [types[o] for o in operands], operands))
+    return (kind, tuple(operands)) if isinstance(kind, Kind) and kind.has_facts() else False
 
 
 def _held(f: ObjectWriter, thing: Word) -> Word:
@@ -143,7 +180,7 @@ def _add_written() -> list[FunctionWriter]:
     f.append_int(firsts, first)
     f.append(examples, example)
     count = block.load()
-    made = f.must(f.call("PyList_GetSlice", tensors, first, first, gives="ptr"))
+    made = f.must(f.call("PyTuple_New", count, gives="ptr"))
     with f.loop(count) as i:
         row = block.at(i * 4 + 1)
         tensor = f.must(f.call("fusegrad_like", like, end, gives="ptr"))
@@ -162,9 +199,8 @@ def _add_written() -> list[FunctionWriter]:
         f.append(types, row.load("ptr", 3))
         f.append(depths, deeper)
         f.append(makers, call)
-        f.append(made, tensor)
         f.append(tensors, tensor)
-        f.let_go(tensor)
+        f.tuple_items(made).store(tensor, i)
     f.let_go(deeper)
     f.let_go(call)
     f.return_(made)
@@ -180,8 +216,10 @@ def _to_add(table: Table) -> np.ndarray:
     return np.array([id(tensor), Tensor.__basicsize__, id(version), *_words(table, _ADDS_TO)], np.int64)
 
 
-def _to_find(table: Table) -> np.ndarray:
-    return np.array(_words(table, _LOOKS_INTO), np.int64)
+def _to_find(table: Table, watchers: Sequence[Any] = watchers) -> np.ndarray:
+    state.grad_enabled = state.grad_enabled  # is in the thread's dict from now on
+    seen = [*map(id, (vars(state), *_NAMES, watchers))]
+    return np.array([*seen, *_words(table, _LOOKS_INTO)], np.int64)
 
 
 # The trials.
@@ -242,21 +280,31 @@ def _find_trials(made: Maker) -> Iterator[tuple[Any, Any]]:
     a, b, c, d, odd, stranger = tensors
     table.types[table.fresh[id(odd)]] = 999
     del table.fresh[id(a)], table.fresh[id(c)]
-    known, native = Known(), made(_to_find(table))
+    watchers: list[Any] = []  # as the program goes on meanwhile
+    known, native = Known(), made(_to_find(table, watchers))
     for types, operands in (((300, 301), (0, 1)), ((300, 300), (0, 0)), ((300, 300), (0, 2)), ((), ())):
         known.add(key_of(True, types, operands), kinds[len({*operands}) % 3])
     known.add((True, "number", 300), kinds[0])
     known.add((True, 301), "it draws random numbers")
     known.add((False, 301, 300), kinds[2])
+    sure = _Drawn(True, "Sure")
+    sure.facts = [(d, d.array, d.needs_grad), (odd, odd.array, odd.needs_grad)]
+    known.add((True, 300), sure)
     several = [(a, b), (a, a), (a, c), (c, d), (b, a), (), (a,), (b,), (a, odd), (a, stranger), (1.5, a)]
-    for mode in (True, False):
+    for needs_grad, array in ((False, d.array), (True, d.array), (False, np.zeros(2))):
+        odd.needs_grad, d.array = needs_grad, array
         for args in several:
-            yield native(known, mode, *args), table.find(known, mode, *args)
+            for modes in ({}, {"grad_enabled": False}, {"inference": True}, {"saved_hooks": (1, 2, None)}):
+                with in_state(**modes):
+                    yield native(known, *args), find_plainly(table, watchers, known, *args)
+    watchers.append(print)
+    yield native(known, a, b), find_plainly(table, watchers, known, a, b)
+    watchers.clear()
     yield [*table.fresh], [id(tensor) for tensor in (b, d, odd, a, c)]
-    held = [*kinds, *tensors, *table.sure.values()]
+    held = [*kinds, sure, *tensors, *table.sure.values()]
     counted = reference_counts(held)
     for args in several:
-        native(known, True, *args)
+        native(known, *args)
     yield reference_counts(held), counted
 
 
@@ -270,8 +318,6 @@ def _natively(table: Table) -> Any:
 
 
 def install() -> None:
-    """Have the tables of later batched programs found and added to natively."""
-    if not tables.natively:
-        FIND.prepare()
-        ADD.prepare()
-        tables.natively.append(_natively)
+    """Have it find and add from the next batched program on."""
+    if _natively(Table()) is not None:
+        natively.make = _natively

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd import anomaly, views
-from fusegrad.eager.autograd.node import place, watchers
+from fusegrad.eager.autograd import views
+from fusegrad.eager.autograd.node import place
 from fusegrad.eager.batching import agenda
 from fusegrad.eager.batching.groups import Groups
-from fusegrad.eager.batching.kinds import OpKind, key_of, kinds, type_of
+from fusegrad.eager.batching.kinds import MOST_AT_HAND, Known, OpKind, key_of, kinds, type_of
+from fusegrad.eager.batching.natively import natively
 from fusegrad.eager.batching.report import Report
-from fusegrad.eager.batching.table import Table, ways
+from fusegrad.eager.batching.table import Table, is_watched
 from fusegrad.eager.batching.touched import Touched
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.handlers import in_charge
@@ -52,7 +53,7 @@ class Batcher(Interpreter, Waits):
         outside = state.interpreter
         self.outside = None if outside is None else outside.beneath_batch()
         self._table = Table()
-        self._find, self._add = ways(self._table)
+        self._find, self._add = natively.ways(self._table)
         self._groups = Groups(self._table, report)
         self._touched = Touched()
         self._read: list[tuple[int, list[Any]]] = []  # by example, what nobody has told `_touched` of
@@ -110,7 +111,7 @@ class Batcher(Interpreter, Waits):
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         if not self._writes:
             with self.lock:
-                made = self._later(op, args, params)
+                made = self._at_once(op, args, params) if self._find else self._later(op, args, params)
                 if made is not None:
                     return made
         for a in args:
@@ -118,9 +119,20 @@ class Batcher(Interpreter, Waits):
                 self.reach(a)
         return self.beneath(bind, op, args, params)
 
-    def _later(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
-        """What stands for the results of a call that waits; None for one that does not."""
-        if _is_watched():
+    def _at_once(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        """The same as `_later`, of which native code has known before what is to be found out."""
+        known, tensors = kinds.waiting(op, args, params)
+        found = self._find(known, *tensors)  # type: ignore[misc]
+        if found is not False and self._table.count < LONGEST:
+            kind, operands = found
+            return self._waits(kind, operands, args)
+        return self._later(op, args, params, known)
+
+    def _later(self, op: Op, args: tuple[Any, ...], params: Params, known: Known | None = None) -> Any:
+        """What stands for the results of a call that waits; None for one that does not. known: is told of its
+        kind.
+        """
+        if is_watched():
             self.report.alone(op.name, "somebody looks at every node")
             return None
         if self._table.count >= LONGEST:
@@ -135,30 +147,40 @@ class Batcher(Interpreter, Waits):
         if why:
             self.report.alone(op.name, why)
             return None
-        call = len(self._table.kinds)
+        if known is not None and not kind.has_positions and len(known.kinds) < MOST_AT_HAND:
+            known.add(key_of(kind.mode, [types[o] for o in operands], operands), kind)
+        return self._waits(kind, operands, args)
+
+    def _waits(self, kind: OpKind, operands: tuple[int, ...], args: tuple[Any, ...]) -> Any:
+        """What stands for the results of a call that waits from now on."""
+        if kind.is_view:
+            self._table.bases[len(self._table.kinds)] = args
         made = self._add(kind, operands, self.example)
-        if op.view:
-            self._table.bases[call] = args
+        if kind.is_view:
             made[0].version = args[0].version
-        return tuple(made) if kind.several else made[0]
+        return made if kind.several else made[0]
 
     def calls(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
         """A call of a jitted function waits as a whole, if it did nothing else than to compute when it was
         recorded; otherwise its ops wait.
         """
-        if self.outside is not None or self._writes or _is_watched():
+        if self.outside is not None or self._writes:
             return None
+        cells, table = function._cells, self._table
         with self.lock:
-            return self._cell(function._cells, args, kwargs)
+            if self._find and not kwargs:
+                found = self._find(cells.known, *args)
+                if found is not False:
+                    kind, operands = found
+                    taken = self._taken.get(kind) == self.example or self._takes(kind)
+                    if taken and kind.is_unchanged(args) and len(table.kinds) - table.begin < LONGEST:
+                        made = self._add(kind, operands, self.example)
+                        return (kind.builds(made) if kind.builds else kind.built(made, args),)
+            return None if is_watched() else self._cell(cells, args, kwargs)
 
     def _cell(self, cells: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
+        """The same where there is more to find out."""
         table = self._table
-        if not kwargs and not self._touched.is_written:
-            found = self._find(cells.known, state.grad_enabled, *args)
-            if found is not False:
-                kind, operands = found
-                if kind.holds() and kind.admits(args) and self._takes(kind) and table.count < LONGEST:
-                    return (kind.built(self._add(kind, operands, self.example), args),)
         leaves: Sequence[Any] = args
         operands = self._operands(args)
         if type(operands) is str:
@@ -248,8 +270,8 @@ class Batcher(Interpreter, Waits):
 
     # Doing what waits.
 
-    def execute(self, why: str) -> None:
-        """Do all that waits and somebody may look at."""
+    def execute(self, why: str, sweeps: bool = True) -> None:
+        """Do all that waits and somebody may look at. sweeps: and forget what nobody has any more."""
         table = self._table
         with self.lock:
             if not table.count:
@@ -268,7 +290,8 @@ class Batcher(Interpreter, Waits):
             if len(calls):
                 self.beneath(run)
             self._note_reads()
-            table.sweep()
+            if sweeps:
+                table.sweep()
 
     def await_values(self, why: str, tensor: Tensor | None = None) -> None:
         """Have done what waits, or at least what gives a tensor; other examples may go on before."""
@@ -280,7 +303,7 @@ class Batcher(Interpreter, Waits):
     def settle(self) -> None:
         """Do all that waits, and give every tensor its own values."""
         with self.lock:
-            self.execute("everything was asked for")
+            self.execute("everything was asked for", sweeps=False)
             self._realize_all(lambda call: True)
             self._table.sweep()
 
@@ -379,6 +402,7 @@ class Batcher(Interpreter, Waits):
         if self.parks is not None:
             self._tell_of_reads()
             self._touched.write(target.array, self.example)
+            self._find = None  # it would not see what has been written since
         self._writes = True
         self._tell("before_write", target, may_wait)
 
@@ -416,11 +440,6 @@ class Batcher(Interpreter, Waits):
     def _tell(self, name: str, *args: Any, **kwargs: Any) -> None:
         if self.outside is not None:
             self.beneath(getattr(self.outside, name), *args, **kwargs)
-
-
-def _is_watched() -> bool:
-    """Whether somebody looks at every node."""
-    return state.inference or state.saved_hooks is not None or anomaly.setting.enabled or bool(watchers)
 
 
 def _passing(name: str) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fusegrad.eager.batching.backward import Feed, Operand, Piece, Stacked, joined
-from fusegrad.eager.batching.table import COMMON, Table
+from fusegrad.eager.batching.table import COMMON, OWN, Table
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
@@ -92,20 +92,29 @@ class Columns:
     def _side_by_side(self, holders: np.ndarray, rows: np.ndarray) -> Operand:
         """Tensors, and rows of others, as the rows of one."""
         pieces: list[Piece] = []
-        for holder in np.unique(holders[holders >= 0]).tolist():
+        for holder in sorted({*holders.tolist()} - {OWN, COMMON}):
             calls = np.flatnonzero(holders == holder)
             result = self._table.results(holder)
             reached = None if result.group is None else result.group.reached
             pieces.append(Piece(result.physical, calls, rows[calls], reached, result.output))
         calls = np.flatnonzero(holders < 0)
         if len(calls):
-            keys, own = np.unique(np.stack([holders[calls], rows[calls]]), axis=1, return_inverse=True)
-            part, node = _stacked([self._table.single(*key) for key in keys.T.tolist()])
-            pieces.append(Piece(part, calls, own.reshape(-1), None if node is None else node.reached, 0))
+            codes, own = np.unique(_codes(holders[calls], rows[calls]), return_inverse=True)
+            part, node = _stacked([_of_code(self._table, code) for code in codes.tolist()])
+            pieces.append(Piece(part, calls, own, None if node is None else node.reached, 0))
         feeds = [
             Feed(piece.reached, piece.calls, piece.rows) for piece in pieces if piece.reached is not None
         ]
         return Operand(joined(pieces, len(rows)), True, feeds)
+
+
+def _codes(holders: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Where values are that are no rows, each as one number."""
+    return rows * 2 + (holders == COMMON)
+
+
+def _of_code(table: Table, code: int) -> Tensor:
+    return table.single(COMMON if code % 2 else OWN, code // 2)
 
 
 def _stacked(tensors: list[Tensor]) -> tuple[Tensor, Stacked | None]:
@@ -139,13 +148,13 @@ def _parted(
     if (rows == rows[0]).all() and (holders == holders[0]).all():
         return [(calls, values)]
     single = np.flatnonzero(holders < 0)
-    code = rows * 2 + (holders == COMMON)
-    keys, members, counts = np.unique(code[single], return_inverse=True, return_counts=True)
+    codes = _codes(holders[single], rows[single])
+    keys, members, counts = np.unique(codes, return_inverse=True, return_counts=True)
     own = holders >= 0
     parts = []
     for place, (key, count) in enumerate(zip(keys.tolist(), counts.tolist(), strict=True)):
         chosen = single[members == place]
-        tensor = table.single(COMMON if key % 2 else -1, key // 2)
+        tensor = _of_code(table, key)
         if count > 1 or (tensor.needs_grad and tensor.maker is None):
             parts.append((calls[chosen], values[chosen]))
         else:

@@ -24,6 +24,8 @@ from fusegrad.eager.ops.foretelling import foretell
 
 # Those known are forgotten beyond so many: sizes may be others for each example.
 MOST = 4096
+# So many kinds of calls of one op are gone through, which others are looked up for.
+MOST_AT_HAND = 32
 
 _types: dict[Any, int] = {}
 _numbers = itertools.count()
@@ -55,7 +57,7 @@ class Kind:
     value for each of these; block: the same as words, for native code. node: stands for the place on the
     graph of what waits. is_view: whether what it gives is memory of what it takes. parts: whether calls with
     other shared tensors are others. shared: tensors that all calls take besides. runs_as: the kind that does
-    such calls.
+    such calls. facts: tensors that must have these arrays, and need gradients or not.
     """
 
     __slots__ = ("block", "mode", "node", "number", "repeated", "results", "runs_as", "types")
@@ -64,6 +66,7 @@ class Kind:
     is_view = False
     parts = True
     shared: Sequence[Tensor] = ()
+    facts: Sequence[tuple[Tensor, Any, bool]] = ()
 
     def __init__(self, mode: bool, text: str) -> None:
         self.number, self.mode, self.runs_as = next(_numbers), mode, self
@@ -95,6 +98,13 @@ class Kind:
         """The results of one call."""
         raise NotImplementedError
 
+    def has_facts(self) -> bool:
+        """Whether the tensors of `facts` are as they were."""
+        for tensor, array, needs_grad in self.facts:
+            if tensor.array is not array or tensor.needs_grad is not needs_grad:
+                return False
+        return True
+
     def saved(self, operands: Sequence[Operand]) -> list[int]:
         """The operands that a backward reads."""
         return []
@@ -124,10 +134,17 @@ class Known:
 
     def add(self, key: Any, kind: Kind | str) -> None:
         """A kind of calls is known from now on."""
+        if key in self.kinds:
+            known = {**self.kinds, key: kind}
+            self.clear()
+            for each in known.items():
+                self.add(*each)
+            return
         self.kinds[key] = kind
-        rows = [_words(key, kind) for key, kind in self.kinds.items() if isinstance(kind, Kind)]
-        rows = [row for row in rows if row]
-        self.block = np.array([len(rows), *itertools.chain(*rows)], np.int64)
+        row = _words(key, kind) if isinstance(kind, Kind) else []
+        if row:
+            self.block = np.concatenate([self.block, np.array(row, np.int64)])
+            self.block[0] += 1
 
 
 def key_of(mode: bool, types: Sequence[int], operands: Sequence[int]) -> tuple[Any, ...]:
@@ -141,12 +158,15 @@ def _firsts(operands: Sequence[int]) -> tuple[int, ...]:
 
 
 def _words(key: tuple[Any, ...], kind: Kind) -> list[int]:
-    """A kind, the grad mode, how many operands there are, their types, and the first that is the same."""
+    """A kind, the grad mode, how many operands and facts there are, the types of operands, the first that is
+    the same, and the facts.
+    """
     mode, *types = key
     same = types.pop() if types and type(types[-1]) is tuple else (*range(len(types)),)
     if type(mode) is not bool or not all(type(type_) is int for type_ in types):
         return []
-    return [id(kind), id(mode), len(types), *types, *same]
+    facts = [id(thing) for fact in kind.facts for thing in fact]
+    return [id(kind), id(mode), len(types), len(kind.facts), *types, *same, *facts]
 
 
 class Waiting(Node):
@@ -274,20 +294,49 @@ class Kinds:
 
     def __init__(self) -> None:
         self._known: dict[Any, OpKind] = {}
+        self._waiting: dict[Any, Known] = {}
+
+    def waiting(self, op: Op, args: tuple[Any, ...], params: Params) -> tuple[Known, Sequence[Tensor]]:
+        """The kinds of calls of an op that wait, with these parameters and numbers; and its tensors."""
+        key: Any = op
+        if params:
+            key = (op, *map(type, params.values()), repr(params))
+        tensors: Sequence[Tensor] = args
+        for a in args:
+            if not isinstance(a, Tensor):
+                tensors = [a for a in args if isinstance(a, Tensor)]
+                key = (key, *_numbers_among(args))
+                break
+        found = self._waiting.get(key)
+        if found is None:
+            if len(self._waiting) >= MOST:
+                self._waiting.clear()
+            found = self._waiting[key] = Known()
+        return found, tensors
 
     def of(self, op: Op, args: tuple[Any, ...], params: Params, mode: bool, types: Sequence[int]) -> OpKind:
         """The kind of a call. types: of the tensors among its arguments."""
         key: list[Any] = [op, mode, *types]
         if len(types) != len(args):
-            key += [(i, type(a), repr(a)) for i, a in enumerate(args) if not isinstance(a, Tensor)]
+            key += _numbers_among(args)
         if params:
             key += [(name, type(value), repr(value)) for name, value in params.items()]
         found = self._known.get(known := tuple(key))
         if found is None:
             if len(self._known) >= MOST:
-                self._known.clear()
+                self.clear()
             found = self._known[known] = OpKind(op, args, params, mode)
         return found
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._known.clear()
+        self._waiting.clear()
+
+
+def _numbers_among(args: tuple[Any, ...]) -> list[Any]:
+    """What is no tensor among arguments, by its place."""
+    return [(i, type(a), repr(a)) for i, a in enumerate(args) if not isinstance(a, Tensor)]
 
 
 kinds = Kinds()

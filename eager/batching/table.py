@@ -16,10 +16,10 @@ import numpy as np
 
 from fusegrad.eager.autograd.node import place
 from fusegrad.eager.batching.backward import Group
-from fusegrad.eager.batching.kinds import Kind, Known, key_of
+from fusegrad.eager.batching.natively import natively
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import state, watchers
 from fusegrad.eager.core.tensor import Tensor
 
 OUTSIDE = -1  # who gives a tensor that no call does
@@ -147,26 +147,7 @@ class Table:
             self.fresh.pop(id(tensor), None)
             self.sure.pop(id(tensor), None)
 
-    def find(self, known: Known, mode: bool, *args: Any) -> Any:
-        """The kind of a call, and the numbers of what it takes, if it is one of which all is known, and takes
-        tensors that were looked at; False for others.
-        """
-        numbers, fresh, types = self.numbers, self.fresh, self.types
-        operands = []
-        for a in args:
-            number = numbers.get(key := id(a))
-            if number is None:
-                number = fresh.get(key)
-            if number is None:
-                number = self.sure.get(key)
-                if number is None:
-                    return False
-                fresh[key] = number
-            operands.append(number)
-        kind = known.kinds.get(key_of(mode, [types[o] for o in operands], operands))
-        return (kind, tuple(operands)) if isinstance(kind, Kind) else False
-
-    def add(self, kind: Any, operands: tuple[int, ...], example: int) -> list[Tensor]:
+    def add(self, kind: Any, operands: tuple[int, ...], example: int) -> tuple[Tensor, ...]:
         """A call that waits; the tensors that stand for what it gives."""
         tensors, numbers, make = self.tensors, self.numbers, object.__new__
         depth = 0
@@ -194,7 +175,7 @@ class Table:
             number += 1
             made.append(tensor)
         tensors += made
-        return made
+        return tuple(made)
 
     @property
     def count(self) -> int:
@@ -282,6 +263,7 @@ class Table:
 
     def is_taken(self) -> None:
         """All that waited is done from now on, or about to be."""
+        natively.noted(self.count)
         self.begin = len(self.kinds)
 
     def hold(self, firsts: np.ndarray, made: Sequence[Rows]) -> None:
@@ -349,6 +331,9 @@ class Table:
         while numbers:
             values = [*numbers.values()]
             held = _held(map(tensors.__getitem__, values))
+            if not held.any():
+                numbers.clear()
+                break
             self._forget([*itertools.compress(zip(numbers, values, strict=True), (~held).tolist())])
             if held.all() or not self.bases:
                 break  # no view keeps what it was made of
@@ -382,11 +367,6 @@ class Table:
         return self.numbers.pop(id(tensor), None)
 
 
-Ways = tuple[Callable[..., Any], Callable[..., Any]]
-# Makes of a table what does natively what its methods `find` and `add` do, once jitted functions wait.
-natively: list[Callable[[Table], Ways | None]] = []
-
-
-def ways(table: Table) -> Ways:
-    """What finds calls in a table, and what adds to it."""
-    return (natively[0](table) if natively else None) or (table.find, table.add)
+def is_watched() -> bool:
+    """Whether somebody looks at every node, as anomaly mode does."""
+    return state.inference or state.saved_hooks is not None or bool(watchers)

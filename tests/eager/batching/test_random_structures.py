@@ -182,13 +182,13 @@ def _is_found(seed: int) -> bool:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))
 def test_planted_faults_are_found(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds.kinds._known.clear()
+    kinds.kinds.clear()
     before = dict(vars(state))
     fault(monkeypatch)
     try:
         assert any(map(_is_found, FAULTS[fault]))
     finally:
-        kinds.kinds._known.clear()
+        kinds.kinds.clear()
         vars(state).clear()
         vars(state).update(before)
 

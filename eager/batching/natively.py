@@ -1,0 +1,36 @@
+"""Who finds and adds calls of batched programs natively, once there are many (`native/waiting.py`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# After so many calls native code is worth having; after so many where what compiles it has to be loaded.
+FEWEST, WORTH_LOADING = 1 << 12, 1 << 16
+
+
+class _Natively:
+    """load: begins to compile it, beside the program, once. make: makes of a table what finds the kinds and
+    the operands of calls in it, and what adds calls; None for one that cannot be had.
+    """
+
+    load: Callable[[], object] | None = None
+    make: Callable[[Any], tuple[Callable[..., Any], Callable[..., Any]] | None] | None = None
+    calls = 0
+
+    def noted(self, calls: int) -> None:
+        """So many calls more have waited."""
+        self.calls += calls
+        is_loaded = "fusegrad.compiler.llvm.llvm_jit" in sys.modules
+        if self.load is not None and self.calls >= (FEWEST if is_loaded else WORTH_LOADING):
+            load, self.load = self.load, None
+            load()
+
+    def ways(self, table: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any]]:
+        """What finds calls in a table, if anything does so natively, and what adds to it."""
+        native = None if self.make is None else self.make(table)
+        return native or (None, table.add)
+
+
+natively = _Natively()

@@ -410,6 +410,7 @@ def conv3d(
     dilation: _Ints = 1,
     groups: _int = 1,
 ) -> _Tensor: ...
+def conv_tbc(input: _Tensor, weight: _Tensor, bias: _Tensor, pad: _int = 0) -> _Tensor: ...
 def conv_transpose1d(
     input: _Tensor,
     weight: _Tensor,

@@ -100,6 +100,7 @@ def conv3d(
     dilation: _Ints = 1,
     groups: int = 1,
 ) -> _Tensor: ...
+def conv_tbc(input: _Tensor, weight: _Tensor, bias: _Tensor, pad: int = 0) -> _Tensor: ...
 def conv_transpose1d(
     input: _Tensor,
     weight: _Tensor,

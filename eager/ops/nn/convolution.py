@@ -350,9 +350,18 @@ def _convolution_of(name: str, rank: int) -> Callable[..., Tensor]:
                 f"{name}: Calculated padded input size per channel: ({_by(padded)}). Kernel size: "
                 f"({_by(spread)}). Kernel size can't be greater than actual input size",
             )
+        if not weight.array.shape[1]:
+            return _without_channels(input, weight, bias, size)
         return _run(_convolution, input, weight, bias, size, window, groups)
 
     return conv
+
+
+def _without_channels(input: Tensor, weight: Tensor, bias: Tensor | None, size: Sizes) -> Tensor:
+    """PyTorch gives nothing where there are no input channels, not even the bias."""
+    none = ops.reshape(input, (0,)) * ops.reshape(weight, (0,))
+    result: Tensor = ops.reshape(none, (*input.array.shape[: -len(size) - 1], 0, *size))
+    return result if bias is None else result + ops.reshape(bias[:0], (0,) + (1,) * len(size))
 
 
 def _transpose_of(name: str, rank: int) -> Callable[..., Tensor]:
@@ -405,5 +414,27 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = of_each_rank(
     for sizes or dtypes that do not fit.""",
     _transpose_of,
 )
-for _function in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d):
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """`conv1d` of [time, N, C] with [kernel, C, O]; gives [time, N, O]. Source: `torch.conv_tbc`.
+
+    Raises RuntimeError for sizes that do not fit.
+    """
+    for what, tensor, rank, dims in (
+        ("Input", input, 3, "time, batch, in_channel"),
+        ("Weight tensor", weight, 3, "kernel_width, in_channels, out_channels"),
+        ("Bias", bias, 1, "out_channels"),
+    ):
+        if tensor.array.ndim != rank:
+            raise failure(RuntimeError, f"{what} must have {rank} dims: {dims}")
+    if input.array.shape[2] != weight.array.shape[1]:
+        raise failure(RuntimeError, "Input dim 2 (input channels) is not == dim 1 in the weight tensor")
+    if bias.array.shape[0] != weight.array.shape[2]:
+        raise failure(RuntimeError, "Bias size must equal dim 2 in the weight tensor (output channels).")
+    signals, kernels = ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0))
+    return ops.contiguous(ops.permute(conv1d(signals, kernels, bias, padding=pad), (2, 0, 1)))
+
+
+for _function in (conv_tbc, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d):
     public(_function)

@@ -142,6 +142,38 @@ def test_bad_layers():
             fg.nn.Conv2d(*arguments, **options)
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("biased", [False, True])
+def test_where_no_channels_come_none_go(rank: int, biased: bool):
+    found = []
+    for lib in (fg, torch):
+        x, weight = lib.ones(2, 0, *[6] * rank), lib.ones(3, 0, *[3] * rank)
+        given = [t.requires_grad_() for t in (x, weight, lib.ones(3))[: 2 + biased]]
+        y = getattr(lib.nn.functional, f"conv{rank}d")(*given, stride=2)
+        y.sum().backward()
+        alone = getattr(lib.nn.functional, f"conv{rank}d")(x[0], *given[1:])
+        found.append((y.shape, alone.shape, [(t.grad.shape, t.grad.tolist()) for t in given]))
+    assert found[0] == found[1]
+
+
+def test_convolutions_of_time_batch_and_channels():
+    random = np.random.default_rng(0)
+    arrays = [random.normal(size=s) for s in ((9, 4, 5), (3, 5, 6), (6,))]
+    found = []
+    for lib in (fg, torch):
+        given = [lib.tensor(a, requires_grad=True) for a in arrays]
+        y = lib.conv_tbc(*given, 2)
+        grads = lib.autograd.grad((y**2).sum(), given)
+        found.append((y, *grads))
+        wrong = (given[0][0], *given[1:]), (given[0], given[1][:, :4], given[2]), (*given[:2], given[2][:3])
+        for refused in wrong:
+            with pytest.raises(RuntimeError, match=r"must have 3 dims|is not == dim 1|must equal dim 2"):
+                lib.conv_tbc(*refused)
+    assert found[0][0].stride() == found[1][0].stride()
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy())
+
+
 def test_messages_name_function_sizes_and_line():
     for call, words in (
         (

@@ -1,10 +1,11 @@
 """Programs of one example at a time, batched as they stand: a training step of 64 trees, with plain ops and
-with jitted cells, and of 64 chains that end where a value says, beside the same one by one,
-in fusegrad and in torch.
+with jitted cells, of 64 lattices, of a parser that asks for values, and of 64 chains that end where a value
+says, beside the same one by one, in fusegrad and in torch, and batched by hand in torch, where it is found in
+Python what goes together.
 
 All contenders run in one process, in turns, and agree on values and gradients. Ratios are times of others
 over `batched`'s, of the same round: the median of the rounds, and the least and the largest. Times are of the
-processor, so that a machine with other work on it moves them less.
+processor, so that a machine with other work on it moves them less; so all have one thread.
 
 python benchmarks/structures.py [--widths N ...] [--rounds N] [--only NAME ...] [--json FILE] [--quick]
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import time
 from collections.abc import Callable
@@ -21,111 +21,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from structure_programs.by_hand import BY_HAND
+from structure_programs.one_by_one import PROGRAMS, Program
 
-EXAMPLES = 64
 Step = Callable[[], list[np.ndarray]]
 
 
-def tree(draw: random.Random, depth: int) -> Any:
-    """A binary tree of numbers of words."""
-    if not depth or draw.random() < 0.15:
-        return draw.randrange(20)
-    return tree(draw, depth - 1), tree(draw, depth - 1)
-
-
-def weights(library: Any, width: int) -> dict[str, Any]:
-    """The same numbers for each library."""
-    draw = np.random.default_rng(0)
-    shapes = {"table": (20, width), "gates": (2 * width, 5 * width), "bias": (5 * width,), "out": (width,)}
-    made = {n: (draw.normal(size=s) / np.sqrt(width)).astype(np.float32) for n, s in shapes.items()}
-    return {n: library.tensor(a).requires_grad_() for n, a in made.items()}
-
-
-def trees(library: Any, width: int, run: Callable[..., Any], jit: Callable[..., Any] = lambda f: f) -> Step:
-    """A tree LSTM. jit: what is done to the functions of a leaf, of a node and of a root."""
-    w = weights(library, width)
-    words, nothing = [library.tensor(i) for i in range(20)], library.zeros(width)
-    examples = [tree(random.Random(i), 5) for i in range(EXAMPLES)]
-
-    @jit
-    def leaf(word: Any) -> Any:
-        return library.nn.functional.embedding(word, w["table"])
-
-    @jit
-    def cell(left: Any, c_left: Any, right: Any, c_right: Any) -> tuple[Any, Any]:
-        gates = library.cat([left, right]) @ w["gates"] + w["bias"]
-        enters, keeps_left, keeps_right, leaves, new = gates.chunk(5)
-        c = library.sigmoid(enters) * library.tanh(new)
-        c = c + library.sigmoid(keeps_left) * c_left + library.sigmoid(keeps_right) * c_right
-        return library.sigmoid(leaves) * library.tanh(c), c
-
-    @jit
-    def root(h: Any) -> Any:
-        return (h * w["out"]).sum()
-
-    def state(node: Any) -> tuple[Any, Any]:
-        if isinstance(node, int):
-            return leaf(words[node]), nothing
-        return cell(*state(node[0]), *state(node[1]))
-
-    return stepped(library, w, lambda node: root(state(node)[0]), examples, run)
-
-
-def cells(library: Any, width: int, run: Callable[..., Any]) -> Step:
-    """The same of jitted functions, where the library has them."""
-    own = library.__name__ == "fusegrad"
-    return trees(library, width, run, library.jit if own else lambda function: function)
-
-
-def chains(library: Any, width: int, run: Callable[..., Any]) -> Step:
-    """A cell that goes on until its state says that it is enough."""
-    w = weights(library, width)
-    inputs = np.random.default_rng(1).normal(size=(EXAMPLES, width)).astype(np.float32)
-    examples = [library.tensor(x) for x in inputs]
-
-    def end(x: Any) -> Any:
-        h, steps = x, 0
-        while steps < 20 and (h * w["out"]).sum() > -0.3:
-            gates = library.tanh(library.cat([h, x]) @ w["gates"] + w["bias"])
-            h, steps = gates[:width] - 0.1 * gates[width : 2 * width], steps + 1
-        return (h * h).sum()
-
-    return stepped(library, w, end, examples, run)
-
-
-def stepped(library: Any, w: dict[str, Any], loss: Any, examples: list[Any], run: Callable[..., Any]) -> Step:
+def stepped(program: Program, total: Callable[[], Any]) -> Step:
     """A training step: the value and the gradients."""
-    apply = run(loss)
 
     def step() -> list[np.ndarray]:
-        for weight in w.values():
+        for weight in program.weights.values():
             weight.grad = None
-        total = library.stack(apply(examples)).sum()
-        total.backward()
-        gradients = [np.zeros(1) if weight.grad is None else weight.grad.numpy() for weight in w.values()]
-        return [total.detach().numpy(), *gradients]
+        loss = total()
+        loss.backward()
+        gradients = [weight.grad for weight in program.weights.values()]
+        return [loss.detach().numpy(), *(np.zeros(1) if g is None else g.numpy() for g in gradients)]
 
     return step
 
 
-PROGRAMS = {"trees": trees, "cells": cells, "chains": chains}
+def summed(library: Any, program: Program, apply: Callable[[list[Any]], list[Any]]) -> Step:
+    """The step of a program, of which `apply` gives the losses of examples."""
+    return stepped(program, lambda: library.stack(apply(program.examples)).sum())
 
 
-def one_by_one(loss: Any) -> Callable[[list[Any]], list[Any]]:
-    return lambda examples: [loss(example) for example in examples]
+def one_by_one(library: Any, program: Program) -> Step:
+    """The step, one example after the other."""
+    return summed(library, program, lambda examples: [program.loss(example) for example in examples])
 
 
-def contenders(program: str, width: int) -> dict[str, Step]:
+def contenders(name: str, width: int) -> dict[str, Step]:
     """By the name of each: its step."""
     import fusegrad as fg
 
-    make = PROGRAMS[program]
-    found = {"batched": make(fg, width, fg.batched), "one by one": make(fg, width, one_by_one)}
+    fg.set_num_threads(1)
+    program = PROGRAMS[name](fg, width)
+    found = {"batched": summed(fg, program, fg.batched(program.loss))}
+    found["one by one"] = one_by_one(fg, PROGRAMS[name](fg, width))
     try:
         import torch
     except ImportError:
         return found
-    return {**found, "torch one by one": make(torch, width, one_by_one)}
+    torch.set_num_threads(1)
+    found["torch one by one"] = one_by_one(torch, PROGRAMS[name](torch, width))
+    if name in BY_HAND:
+        program = PROGRAMS[name](torch, width)
+        total, examples = BY_HAND[name](torch, width, program), program.examples
+        found["torch by hand"] = stepped(program, lambda: total(examples))
+    return found
 
 
 def seconds(step: Step) -> float:

@@ -27,7 +27,11 @@ class _Ended(NamedTuple):
 
 
 class _Traced(Deferred):
-    """A deferred run of batching rules, which it hears of as of any other ops."""
+    """A deferred run of batching rules, which it hears of as of any other ops. What they may refuse was
+    looked at when the calls were made.
+    """
+
+    at_its_line = False
 
     def __init__(self, plan: Plan) -> None:
         self.ended: list[_Ended] = []

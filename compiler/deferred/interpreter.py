@@ -65,8 +65,11 @@ class Deferred(Interpreter, Waits):
     """The interpreter of one deferred run. It is in charge of one thread while the body runs.
 
     seconds: how long stretches may be compiled in this run; those that come after it wait for later runs.
-    told: called when it is over, with the line that the run has come to.
+    told: called when it is over, with the line that the run has come to. at_its_line: whether an op that may
+    refuse values is computed there.
     """
+
+    at_its_line = True
 
     def __init__(
         self, plan: Plan, seconds: float | None = None, told: Callable[[str], None] = lambda line: None
@@ -147,7 +150,7 @@ class Deferred(Interpreter, Waits):
             result = evaluate(op, args, params)
             outputs = result if type(result) is tuple else (result,)
         self._note(step, outputs)
-        if _refuses(op, step):
+        if self.at_its_line and _refuses(op, step):
             self.settle()
         return outputs
 
@@ -330,7 +333,7 @@ class Deferred(Interpreter, Waits):
         self.place = self.place.following.setdefault(asked.key, place)
         self.steps.append(step)
         self._note(step, outputs)
-        if _refuses(op, step):
+        if self.at_its_line and _refuses(op, step):
             self.settle()
         return result
 

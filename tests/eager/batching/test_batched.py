@@ -243,6 +243,31 @@ def test_a_call_of_a_jitted_function_waits_as_one() -> None:
     assert max(program.compiles for kind in kinds for program in kind._programs.values()) == 1
 
 
+def test_kinds_of_cells_join_where_one_derives_by_all_that_the_other_does() -> None:
+    w, xs = fg.randn(3, 3, requires_grad=True), [fg.randn(3) for _ in range(6)]
+
+    @fg.jit
+    def cell(a: fg.Tensor, b: fg.Tensor) -> fg.Tensor:
+        with fg.no_grad():
+            c = a * 2
+        return fg.tanh((b + c) @ w)
+
+    def apply(i: int) -> fg.Tensor:
+        h = cell(xs[i], xs[i - 1])  # of what needs no gradient
+        for _ in range(i % 3):
+            h = cell(h, cell(h, h))
+        return cell(h, xs[i])
+
+    function, found = fg.batched(apply), []
+    for run in (lambda: [*map(apply, range(6))], *[lambda: function(range(6))] * 3):
+        fg.stack(run()).sum().backward()
+        found.append(w.grad)
+        w.grad = None
+    assert all(fg.allclose(found[0], other, atol=1e-5) for other in found[1:])
+    (sizes,) = [sizes for name, sizes in function.report.batches.items() if name.endswith("cell")]
+    assert sizes == [6, 6, 4, 4, 2, 2]  # f(x, y), f(h, x), f(h, h) and f(h, g)
+
+
 def test_groups_of_cells_have_one_product_a_weight() -> None:
     w = fg.randn(3, 3, requires_grad=True)
     cell = fg.jit(lambda a: fg.tanh(a @ w))

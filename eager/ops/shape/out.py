@@ -82,7 +82,7 @@ _TAKING = {
 _EXACT = frozenset(
     """abs addbmm addmm addmv alias_copy all amax amin any argmax argmin as_strided_copy baddbmm
     bitwise_not bmm ceil cholesky conj_physical det detach_copy diag diagonal_copy dot eigvalsh
-    expand_copy fix float_power floor frac hardshrink heaviside histc inner inv inverse isin isneginf
+    expand_copy fix float_power floor frac hardshrink heaviside histc ihfft inner inv inverse isin isneginf
     isposinf lerp log_softmax logcumsumexp lu_solve matmul matrix_norm mm msort multi_dot mv nan_to_num
     nanquantile narrow_copy neg negative nonzero norm nuclear_norm permute_copy quantile renorm round
     searchsorted select_copy sgn sign signbit slice_scatter softmax solve split_copy split_with_sizes_copy
@@ -150,7 +150,7 @@ def _writing(function: Any, args: tuple[Any, ...], named: dict[str, Any], out: A
 # Those that go through elements one by one, beside ops that are declared so: they look where `out` lies.
 _BY_ELEMENT = frozenset(
     """addr angle clamp_max clamp_min complex conj_physical deg2rad diff float_power ger igamma igammac
-    isneginf isposinf ldexp outer polar polygamma rad2deg sgn""".split()
+    ihfft isneginf isposinf ldexp outer polar polygamma rad2deg sgn""".split()
 )
 # Those that look only whether it lies in an operand, and those to which no operand may lie there at all, as
 # they write before they have read all.
@@ -211,6 +211,7 @@ _SAYS |= dict.fromkeys(
     ("complex", "polar"),
     "Expected object of scalar type {scalar} but got scalar type {other} for argument 'out'",
 )
+_SAYS["ihfft"] = "Found dtype {other} but expected {scalar}"
 # C's words for dtypes.
 _C = {"Float": "float", "Double": "double", "Int": "int", "Long": "long int", "Short": "short int"}
 _C |= {"Char": "signed char", "Byte": "unsigned char", "Bool": "bool", "Half": "c10::Half"}

@@ -26,10 +26,11 @@ from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.sizes import Ints, size_of
-from fusegrad.eager.core.state import draws, no_grad, testable
+from fusegrad.eager.core.state import draws, no_grad, state, testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create.creation import _size, like_of, requiring
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.inplace import drawn
 from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.shape.joining import written_out
 from fusegrad.eager.random.generator import Generator, default_generator
@@ -386,7 +387,7 @@ def normal(
     layout: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Normal numbers of given mean and deviation (numbers or tensors), without gradient to them.
+    """Normal numbers of given mean and deviation (numbers or tensors), whose gradients are 0.
 
     Source: `torch.normal`.
     """
@@ -411,8 +412,16 @@ def normal(
             else f"normal expects std >= 0.0, but found std {std}",
         )
     with no_grad():
-        drawn = randn(size, generator=generator, dtype=dtype) * std + mean
-    return requiring(drawn, requires_grad)
+        numbers = randn(size, generator=generator, dtype=dtype) * std + mean
+    return requiring(_on_the_graph_of(numbers, given, "normal_"), requires_grad)
+
+
+def _on_the_graph_of(numbers: Tensor, given: Sequence[Tensor], name: str) -> Tensor:
+    """Random numbers, which require gradients where what they were drawn by does: it gets zeros."""
+    if not (state.grad_enabled and any(t.needs_grad for t in given)):
+        return numbers
+    base = given[0] if len(given) == 1 else given[0] + given[1]
+    return drawn(ops.clone(ops.expand(base, numbers.array.shape)), numbers, name)
 
 
 @public(method=True)
@@ -432,8 +441,10 @@ def bernoulli(
             kind = dtypes.float64
         _check_probability(chance)
         wanted = input.dtype if out is None else out.dtype
-        drawn = ops.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, wanted)
-    return drawn if out is None else written_out(drawn, out, (input,))
+        numbers = ops.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, wanted)
+    if out is not None:
+        return written_out(numbers, out, (input,))
+    return _on_the_graph_of(numbers, (input,) if p is None else (), "bernoulli_")
 
 
 def _check_probability(p: Any) -> None:

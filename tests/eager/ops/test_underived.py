@@ -104,3 +104,30 @@ def test_jitted_functions_say_so_too(name: str):
         assert fg.equal(result, loss(x, a, n))
         with pytest.raises(NotImplementedError, match="is not implemented"):
             result.backward()
+
+
+DRAWN = {
+    "bernoulli": lambda m, p, q: m.bernoulli(p),
+    "bernoulli, a method": lambda m, p, q: p.bernoulli(),
+    "poisson": lambda m, p, q: m.poisson(p),
+    "a mean": lambda m, p, q: m.normal(p, 1.0),
+    "a deviation": lambda m, p, q: m.normal(0.0, p),
+    "both": lambda m, p, q: m.normal(q, p),
+    "of another size": lambda m, p, q: m.normal(q[:, None], p),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_what_numbers_are_drawn_by_gets_gradients_of_zeros(name, requires_grad):
+    found = []
+    for lib in (fg, torch):
+        p, q = (lib.tensor(x, requires_grad=requires_grad) for x in ([0.3, 0.5], [1.0, 2.0]))
+        y = DRAWN[name](lib, p, q)
+        if requires_grad:
+            (y * p).sum().backward()
+            assert p.grad.tolist() == pytest.approx(y.reshape(-1, 2).sum(0).tolist())
+        with lib.no_grad():
+            assert not DRAWN[name](lib, p, q).requires_grad
+        found.append((tuple(y.shape), str(y.dtype), y.requires_grad, q.grad is None or q.grad.tolist()))
+    assert found[0] == found[1]

@@ -381,6 +381,9 @@ def adaptive_size(name: str, input: Tensor, rank: int, output_size: Any, channel
             f"dimensions, but got {list(given)}",
         )
     wanted = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
+    if len(wanted) not in (1, rank):
+        words = "'output_size' should contain one int" if rank == 1 else f"output_size must be {rank}"
+        raise failure(RuntimeError, f"{name}: {words}, but got {output_size!r}")
     size = numbers(
         [n if w is None else w for n, w in zip(given[-rank:], wanted, strict=False)]
         if len(wanted) == rank

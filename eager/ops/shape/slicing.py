@@ -443,7 +443,7 @@ def _split_along(name: str, least: int, dim: Callable[[int], int]) -> Callable[.
             raise failure(
                 RuntimeError,
                 f"torch.{name} attempted to split along dimension {along}, but the size of the dimension {n} "
-                f"is not divisible by the split_size {given}",
+                f"is not divisible by the split_size {given}!",
             )
         return tensor_split(input, given, along)
 

@@ -11,8 +11,9 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.random.classes import multinomial
 from fusegrad.eager.random.generator import Generator
-from fusegrad.eager.random.random import multinomial, randint, randperm
+from fusegrad.eager.random.random import randint, randperm
 
 Key = TypeVar("Key", covariant=True)
 

@@ -1,7 +1,7 @@
 """Random numbers: generators, and what is drawn from them. Laid out as `torch.random`."""
 
 from fusegrad.eager.core.public import gather
-from fusegrad.eager.random import classes as classes  # whose op is there from the beginning, as others are
+from fusegrad.eager.random.classes import multinomial
 from fusegrad.eager.random.drawing import bernoulli_, normal_, uniform_
 from fusegrad.eager.random.generator import (
     Generator,
@@ -16,7 +16,6 @@ from fusegrad.eager.random.generator import (
 from fusegrad.eager.random.random import (
     bernoulli,
     binomial,
-    multinomial,
     normal,
     poisson,
     rand,

@@ -91,75 +91,6 @@ _randint = _Like("randint", "", _randint_numpy, _shaped, None, order=as_first)
 _randperm = Random("randperm", "", _randperm_numpy, _shaped, None)
 
 
-def _check_weights(rows: np.ndarray, count: int, replacement: bool) -> None:
-    """Refuse weights of which so many cannot be drawn."""
-    if not (np.isfinite(rows).all() and (rows >= 0).all()):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not (rows.sum(1) > 0).all():
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    if not replacement and count > (rows > 0).sum(1).min():
-        raise RuntimeError(f"cannot draw {count} without replacement from so few nonzero weights")
-
-
-def _multinomial_numpy(x: np.ndarray, count: int, replacement: bool, generator: Generator) -> np.ndarray:
-    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
-    if not len(rows):
-        return np.empty((*x.shape[:-1], count), np.int64)
-    _check_weights(rows, count, replacement)
-    words = uniform_from(
-        generator.words(rows.shape[0] * (count if replacement else rows.shape[1])), np.dtype(np.float64)
-    ).reshape(rows.shape[0], -1)
-    if replacement:
-        steps = np.cumsum(rows, axis=1) / rows.sum(1, keepdims=True)
-        picked = np.array([np.searchsorted(s, u, side="right") for s, u in zip(steps, words, strict=True)])
-        picked = np.minimum(picked, x.shape[-1] - 1)
-    else:
-        # The largest keys log(u) / weight are a sample without replacement (Efraimidis, Spirakis).
-        keys = np.where(rows > 0, np.log1p(-words) / np.where(rows > 0, rows, 1), -np.inf)
-        picked = np.argsort(-keys, axis=1, kind="stable")[:, :count]
-    return picked.astype(np.int64).reshape(*x.shape[:-1], count)
-
-
-_multinomial = Random(
-    "multinomial",
-    "x",
-    _multinomial_numpy,
-    lambda types, count, replacement, generator: TensorType(
-        (*types[0].shape[:-1], count), np.dtype(np.int64)
-    ),
-    None,
-)
-
-
-def _multinomial_by_ops(x: Tensor, count: int, replacement: bool, generator: Generator) -> Tensor:
-    """What `_multinomial_numpy` does, of the same words."""
-    classes = x.array.shape[-1]
-    rows = ops.reshape(ops.cast(x.detach(), dtypes.float64), (-1, classes))
-    positive, limit = ops.gt(rows, 0), 1 if replacement else count
-
-    def proper() -> Tensor:
-        fit = ops.logical_and(ops.isfinite(rows), ops.ge(rows, 0))
-        return ops.logical_and(ops.all(fit), ops.all(ops.ge(ops.sum(positive, 1), limit)))
-
-    with no_grad():
-        if testable(rows, proper):
-            _check_weights(rows.array, count, replacement)
-        size = rows.array.shape[0], count if replacement else classes
-        words = rand(*size, generator=generator, dtype=dtypes.float64)
-        if replacement:
-            steps = ops.cumsum(rows, 1) / ops.sum(rows, 1, keepdim=True)
-            passed = ops.le(ops.unsqueeze(steps, 1), ops.unsqueeze(words, 2))
-            picked = ops.clamp(ops.sum(passed, 2), max=classes - 1)
-        else:
-            keys = ops.log1p(-words) / ops.where(positive, rows, 1.0)
-            order = ops.argsort(ops.where(positive, keys, -math.inf), dim=1, descending=True, stable=True)
-            picked = ops.narrow(order, 1, 0, count)
-        return ops.reshape(ops.contiguous(picked), (*x.array.shape[:-1], count))
-
-
-_multinomial.by_ops = _multinomial_by_ops
-
-
 def _counted(name: str, arguments: str, quantile: Callable[..., np.ndarray], vjp: Any = None) -> Random:
     """A distribution of whole numbers, from one uniform number an element through its quantile function."""
 
@@ -459,36 +390,6 @@ def _check_probability(p: Any) -> None:
         fits = 0 <= p <= 1
     if not fits:
         raise failure(RuntimeError, "Expected p_in >= 0 && p_in <= 1")
-
-
-@public(method=True)
-def multinomial(
-    input: Tensor,
-    num_samples: int,
-    replacement: bool = False,
-    *,
-    generator: Generator | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Class numbers drawn by the weights in each row. Source: `torch.multinomial`.
-
-    Raises RuntimeError for weights that are negative or not finite, or too few for a draw without
-    replacement.
-    """
-    if not input.array.ndim or input.array.ndim > 2:
-        raise failure(RuntimeError, f"prob_dist must be 1 or 2 dim, got shape {list(input.array.shape)}")
-    if input.array.dtype.kind not in "fV":
-        raise failure(
-            RuntimeError,
-            f"multinomial only supports floating-point dtypes for input, got: {input.array.dtype.name}",
-        )
-    if num_samples <= 0:
-        raise failure(RuntimeError, f"cannot sample n_sample <= 0 samples, got {num_samples}")
-    if not replacement and num_samples > input.array.shape[-1]:
-        raise failure(RuntimeError, "cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    params = {"count": num_samples, "replacement": replacement, "generator": _generator(generator)}
-    drawn = bind(_multinomial, (input,), params)
-    return drawn if out is None else written_out(drawn, out, (input,))
 
 
 @public

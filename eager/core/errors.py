@@ -25,6 +25,8 @@ _OWN_FOLDERS = (
     ),
     os.path.join(_PACKAGE, "fusegrad", "__init__.py"),
 )
+# What stands there for code of the user's has names of public functions by chance: `item`.
+_OBSERVING = tuple(folder for folder in _OWN_FOLDERS if folder.endswith(f"tracer{os.sep}"))
 
 
 def is_own_file(filename: str) -> bool:
@@ -154,6 +156,7 @@ def _public_name() -> str:
         if (
             not name.startswith("_")
             and "<locals>" not in path
+            and not frame.f_code.co_filename.startswith(_OBSERVING)
             and any(hasattr(p, name.removeprefix("special_")) for p in places)
         ):
             return name

@@ -95,6 +95,10 @@ class Interpreter:
         """
         return False
 
+    def window(self, x: Any, index: Any, dim: int, length: int) -> Any:
+        """The slice of `x` of so many elements that begins where the 0-d tensor `index` says."""
+        raise NotImplementedError
+
     def decides_size(self, what: str, tensor: Any, asked: Any, count: Callable[[], Any]) -> int | None:
         """The size of a result that the values of `tensor` decide, as `count` gives it by ops; None where the
         op is to find it for itself, now. what: what is asked for, in words; asked: the same for the program.

@@ -131,8 +131,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         if key != callback:
             keywords[key] = _operand(observer, value, named, False, site, what)
     try:
-        if function is float and len(positional) == 1 and observer.is_tensor(positional[0]):
-            return observer.numbers.take(functools.partial(float, positional[0]), is_deed=False)
+        if function in (float, int) and len(positional) == 1 and observer.is_tensor(positional[0]):
+            return observer.numbers.take(functools.partial(function, positional[0]), is_deed=False)
         result = function(*positional, **keywords)
     except Exception as error:
         _explain(observer, error, positional)

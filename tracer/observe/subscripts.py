@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.public import home
-from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe import positions, purity, stores
 from fusegrad.tracer.observe.arrays import calls as arrays
 from fusegrad.tracer.observe.arrays.into_tensors import as_index
 from fusegrad.tracer.observe.conditions import Item
@@ -63,7 +63,7 @@ def read_key(observer: Observer, owner: dict, key: Any, site: Site) -> Any:
 def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     """``owner[key]``."""
     if observer.is_tensor(owner):
-        key = as_index(observer, key, site)
+        owner, key = positions.item(observer, owner, as_index(observer, key, site))
     if isinstance(owner, np.ndarray):
         found = arrays.operate(observer, operator.getitem, (owner, key), site)
         if found is not MISSING:
@@ -174,6 +174,8 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
     """``owner[key] = value``."""
     if observer.is_tensor(owner):
         key, value = as_index(observer, key, site), standing_for(value, observer.numbers)
+        if positions.store(observer, owner, key, value):
+            return
     observer.numbers.look(key)
     if observer.is_tensor(owner):
         for part in (key,) if is_standing(value) else (key, value):

@@ -200,6 +200,24 @@ class Ranges:
         found.version = x.version
         return found
 
+    def window(self, x: Tensor, index: Tensor, dim: int, length: int) -> Tensor:
+        """The slice of so many from where a number of at least 0 in a tensor says, as eager gives it: for
+        replays one of the windows of that length.
+        """
+        recorder, place = self._recorder, index.array.item()
+        entries = (slice(None),) * dim + (slice(place, place + length),)
+        found: Tensor = recorder.later.run(
+            REGISTRY["getitem"], (x,), {"index": basic_index(entries, x.array.shape)}
+        )
+        by = {"dim": dim, "size": length, "step": 1}
+        windows = recorder.emit(REGISTRY["unfold"], (recorder.value_of(x),), by)
+        chosen = recorder.emit(SELECT_AT, (windows, recorder.value_of(index)), {"dim": dim})
+        order = [*range(x.array.ndim - 1)]
+        order.insert(dim, x.array.ndim - 1)
+        value = recorder.emit(REGISTRY["permute"], (chosen,), {"dims": tuple(order)})
+        recorder.memory.define(found.array, value, is_chosen=True)
+        return found
+
     def finish(self) -> None:
         """Have replays begin with a look at what was taken for granted."""
         recorder = self._recorder

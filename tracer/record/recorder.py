@@ -243,6 +243,9 @@ class Recorder(Interpreter):
     def follows(self, x: Tensor, index: Tensor, dim: int) -> bool:
         return "positions" not in self.avoided and self.ranges.follows(x, index, dim)
 
+    def window(self, x: Tensor, index: Tensor, dim: int, length: int) -> Tensor:
+        return self.ranges.window(x, index, dim, length)
+
     def reach(self, tensor: Tensor) -> None:
         self.later.reach(tensor)
 

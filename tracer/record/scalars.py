@@ -1,7 +1,8 @@
 """Numbers that a replay comes by anew: what they stand for in the graph, and what Python computes of them.
 
 A number of Python does not tell an op's result type where it stands next to floats: a float32 tensor times a
-float is float32. So compiled code takes it as a value of their dtype without dimensions.
+float is float32. So compiled code takes it as a value of their dtype without dimensions; and whole numbers
+next to int64.
 
 Numbers may come out of tensors. `norm.item()` is a Python float, and Python's floats are what tensors of
 float64 without dimensions are; whole numbers are, too, below 2 ** 53. So `scale = 1 / (norm.item() + 1e-6)`
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
 
 _FULL = REGISTRY["full"]
+# Ops that compute with whole numbers in int64 what they compute with tensors of it.
+_INT64 = np.dtype(np.int64)
+_WHOLE = frozenset({"add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum"})
 # Up to where floats take an integer as it is, by their bytes.
 _EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
 
@@ -46,7 +50,10 @@ def dtype_of_numbers(op: Op, args: Sequence[Any]) -> np.dtype | None:
     """
     if not isinstance(op, Pointwise) and not (isinstance(op, Composite) and op.numbers_vary):
         return None
-    floats = {a.array.dtype for a in args if isinstance(a, Tensor) and a.array.dtype.kind == "f"}
+    known = {a.array.dtype for a in args if isinstance(a, Tensor)}
+    if known == {_INT64} and op.name in _WHOLE and all(type(a) in (Tensor, int) for a in args):
+        return _INT64
+    floats = {dtype for dtype in known if dtype.kind == "f"}
     if not floats and isinstance(op, Pointwise) and any(type(a) is float for a in args):
         promoted = op.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])
         return promoted if promoted.kind == "f" else None
@@ -155,7 +162,7 @@ class Scalars:
 _DETACH, _RESHAPE, _CAST = (REGISTRY[name] for name in ("detach", "reshape", "cast"))
 _FLOAT64 = np.dtype(np.float64)
 # Up to here a whole number is the same float64.
-_WHOLE = _EXACT[8]
+_LARGEST = _EXACT[8]
 
 
 def _least(a: Any, b: Any) -> Tensor:
@@ -255,7 +262,7 @@ class Doubles:
             raise
         except (ValueError, OverflowError):
             return MISSING  # of this number
-        if type(found) is int and abs(found) >= _WHOLE:
+        if type(found) is int and abs(found) >= _LARGEST:
             return MISSING
         tensors = [self._operand(x, t) for x, t in zip(operands, known, strict=True)]
         made = self._made(_ALL[key], *tensors)
@@ -358,7 +365,7 @@ class Doubles:
 
     def _check_size(self, double: Tensor) -> None:
         """Whole numbers that are larger would not be exact."""
-        self._check(operator.lt, self._made(abs, double), float(_WHOLE))
+        self._check(operator.lt, self._made(abs, double), float(_LARGEST))
 
     def _operand(self, number: Any, taken: Taken | None) -> Any:
         if taken is None:
@@ -395,4 +402,4 @@ def _fits(number: Any, taken: Taken | None) -> bool:
 
 def fits_float64(number: Any) -> bool:
     """Whether a tensor of float64 holds a number as it is."""
-    return type(number) is float or (type(number) in (int, bool) and abs(number) < _WHOLE)
+    return type(number) is float or (type(number) in (int, bool) and abs(number) < _LARGEST)

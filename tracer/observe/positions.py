@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core.dtypes import int64
 from fusegrad.eager.core.shared import owner
 from fusegrad.eager.core.state import state
@@ -43,14 +44,15 @@ class _Part(NamedTuple):
 def item(observer: Observer, tensor: Tensor, key: Any) -> tuple[Tensor, Any]:
     """What to index, and by what, in place of `tensor[key]`: the same where a number has to be known."""
     entries, parts = key if type(key) is tuple else (key,), _parts(observer, tensor, key)
-    if not parts or (tensor.needs_grad and any(part.length for part in parts)):
+    interpreter = state.interpreter
+    if not parts or interpreter is None or (tensor.needs_grad and any(part.length for part in parts)):
         return tensor, key
     found = [*entries]
     for place, dim, start, length in parts:
         at = _position(observer, start)
         found[place] = at
         if length:
-            tensor, found[place] = state.interpreter.window(tensor, at, dim, length), _WHOLE
+            tensor, found[place] = interpreter.window(tensor, at, dim, length), _WHOLE
     return tensor, tuple(found)
 
 
@@ -133,5 +135,5 @@ def _dim_of(entries: tuple[Any, ...], place: int, ndim: int) -> int:
 def _position(observer: Observer, number: int) -> Tensor:
     """A tensor that holds a number, in a replay too."""
     made: Tensor = zeros((), dtype=int64) + standing_for(number, observer.numbers)
-    state.interpreter.reach(made)
+    reach(made)
     return made

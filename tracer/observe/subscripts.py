@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.public import home
-from fusegrad.tracer.observe import positions, purity, stores
-from fusegrad.tracer.observe.arrays import calls as arrays
+from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe.arrays import calls as arrays, positions
 from fusegrad.tracer.observe.arrays.into_tensors import as_index
 from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import HANDED_ON, ITERATORS, MISSING, kind_of_item, type_lookup

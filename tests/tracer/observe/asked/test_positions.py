@@ -11,7 +11,7 @@ import pytest
 from planted import finds
 
 import fusegrad as fg
-from fusegrad.tracer.observe import positions
+from fusegrad.tracer.observe.arrays import positions
 from fusegrad.tracer.observe.numbers import Numbers
 
 # Most are within 20 rows; some slices of them are not, two are from behind, and one is out of range.

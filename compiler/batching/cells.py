@@ -230,6 +230,10 @@ def _refusal(made: Capture) -> str:
         return str(made.changes[0]) if made.changes else "it does more than computing tensors"
     if made.graph.guards():
         return "it asks for values"
+    if made.same:  # in the graph they are one, which those of the next call need not be
+        return "it takes an array twice"
+    if made.bare:
+        return "it asks for the gradient of what it takes"
     if any(o.kind not in ("value", "argument", "object") or o.freed or o.inference for o in made.outputs):
         return "it gives something else than fresh tensors"
     if not any(o.kind == "value" for o in made.outputs) or not made.tensors:

@@ -251,7 +251,8 @@ class Batcher(Interpreter, Waits):
             return "NumPy code may write what it takes without a word"
         if self.parks is not None and self._touched.is_written:
             self._touched.read(array, self.example)
-        return self._table.outside(tensor, type_of(array, tensor.needs_grad))
+        is_leaf = tensor.needs_grad and tensor.maker is None
+        return self._table.outside(tensor, type_of(array, tensor.needs_grad, type(tensor), is_leaf))
 
     def _out_of_range(self, kind: OpKind, args: tuple[Any, ...]) -> str:
         """Why a call that has positions along dimensions cannot wait, if it cannot."""

@@ -31,9 +31,11 @@ _types: dict[Any, int] = {}
 _numbers = itertools.count()
 
 
-def type_of(array: Any, needs_grad: bool) -> int:
-    """The number of a type: shape, strides, dtype, and whether gradients are needed."""
-    key = (array.shape, array.strides, array.dtype, needs_grad)
+def type_of(array: Any, needs_grad: bool, kind: type = Tensor, is_leaf: bool = False) -> int:
+    """The number of a type: shape, strides, dtype, whether gradients are needed, and what functions may
+    ask besides of a tensor that no call gives: its class, and whether it is a leaf that needs them.
+    """
+    key = (array.shape, array.strides, array.dtype, needs_grad, kind, is_leaf)
     found = _types.get(key)
     if found is None:
         if len(_types) >= MOST:

@@ -268,6 +268,35 @@ def test_kinds_of_cells_join_where_one_derives_by_all_that_the_other_does() -> N
     assert sizes == [6, 6, 4, 4, 2, 2]  # f(x, y), f(h, x), f(h, h) and f(h, g)
 
 
+SHARING = {
+    "itself": lambda x: x,
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "view": lambda x: x.view(3),
+    "parameter": lambda x: fg.nn.Parameter(x, requires_grad=False),
+    "from_numpy": lambda x: fg.from_numpy(x.numpy()),
+}
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("sharing", SHARING)
+def test_what_a_cell_takes_may_share_memory_or_not(sharing: str, first: bool) -> None:
+    w, xs = fg.randn(3, 3), [fg.randn(3) for _ in range(4)]
+    plain = lambda a, b, c: fg.tanh((a * 2 + b) @ w) - c * xs[0]  # noqa: E731
+    cell = fg.jit(plain)
+
+    def shared(f: Any) -> Any:
+        return lambda i: f(xs[i], SHARING[sharing](xs[i]), SHARING[sharing](xs[0]))
+
+    def apart(f: Any) -> Any:
+        return lambda i: f(xs[i], xs[i - 1], xs[i - 2])
+
+    for run in (shared, apart) if first else (apart, shared):
+        expected = fg.stack([run(plain)(i) for i in range(4)])
+        for _ in range(3):
+            assert fg.allclose(fg.stack(fg.batched(run(cell))(range(4))), expected)
+
+
 def test_groups_of_cells_have_one_product_a_weight() -> None:
     w = fg.randn(3, 3, requires_grad=True)
     cell = fg.jit(lambda a: fg.tanh(a @ w))

@@ -38,8 +38,9 @@ class Interpreter:
         """Somebody is about to look at the place of `tensor` on the graph, though not at its values."""
         self.reach(tensor)
 
-    def leave(self, tensor: Any, door: str, value: Any) -> None:
-        """A tensor's `value` reaches Python through `door` ("bool", "item", "repr", ...)."""
+    def leave(self, tensor: Any, door: str, value: Any) -> Any:
+        """A tensor's `value` reaches Python through `door` ("bool", "item", ...); what Python gets."""
+        return value
 
     def effect(self, reason: str, kind: str = "") -> None:
         """The engine does something that a replay could not repeat; kind: "once" if it is not done again."""

@@ -344,9 +344,7 @@ class Tensor(Methods):
         if interpreter is None:
             return read()
         interpreter.reach(self)
-        value = read()
-        interpreter.leave(self, door, value)
-        return value
+        return interpreter.leave(self, door, read())
 
     def _lent(self) -> np.ndarray:
         """The memory for NumPy code, which may write there, or make other tensors of it."""

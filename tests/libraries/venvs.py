@@ -29,7 +29,7 @@ def make(name: str) -> None:
     base = FOLDER / "base"
     if not base.exists():
         _venv(base)
-        _pip(base, "install", "-e", f"{REPOSITORY}[safetensors,blas]", "pytest")
+        _pip(base, "install", "-e", f"{REPOSITORY}[safetensors,blas,onnx]", "onnxruntime", "pytest")
     if not python_of(name).exists():
         _venv(FOLDER / name)
         # What all have in common lies in one of them: half a gigabyte, mostly NumPy's, SciPy's and Numba's.

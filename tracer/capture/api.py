@@ -20,7 +20,7 @@ from fusegrad.eager.core.state import modes, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.aliases import aliased, sharing
 from fusegrad.tracer.capture.callbacks import Callbacks
-from fusegrad.tracer.capture.captured import Attribute, Capture, Items, Left, Output, Reason
+from fusegrad.tracer.capture.captured import Attribute, Capture, ForFile, Items, Left, Output, Reason
 from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.loop_hooks import FOLLOWING
 from fusegrad.tracer.capture.naming import NamingObserver
@@ -50,6 +50,7 @@ def capture(
     changing: Changing = NOTHING_CHANGING,
     allowance: Allowance | None = None,
     avoided: frozenset[str] = frozenset(),
+    for_file: ForFile | None = None,
 ) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
@@ -57,11 +58,14 @@ def capture(
     `self` among the arguments). puts_off: whether tensors of the result may have no values until the
     capture's `later` is settled. keeps: whether the capture has what takes the run back. changing: where the
     run finds numbers that a replay finds anew. allowance: how long recording may take; when it is used up the
-    run goes on without. avoided: see `Recorder`. Raises whatever the function raises; nothing is
-    captured then.
+    run goes on without. avoided: see `Recorder`. for_file: what is recorded otherwise where a file is
+    written of the run. Raises whatever the function raises; nothing is captured then.
     """
     recorder = Recorder(puts_off, keeps, allowance)
     recorder.numbers.sources, recorder.avoided = changing.sources, avoided
+    if for_file is not None:
+        recorder.later.short_loops = for_file.rolls
+        recorder.doors.answers = for_file.answers or recorder.doors.answers
     args, keywords = _followed(recorder, args, dict(kwargs or {}), changing)
     given, called = args, function
     function, args = plain_function(function, args)
@@ -96,6 +100,8 @@ def capture(
             # The engine's own methods are called as programs call them; others are followed.
             of_ours = inspect.ismethod(called) and purity.is_trusted(function)
             result = observer.run(*((called, given) if of_ours else (function, args)), keywords)
+            if for_file is not None:
+                result = observer.adopt(for_file.result(result))
             if any(now is not then for now, then in zip(modes(), before, strict=True)):
                 observer.open("leaves a mode, such as whether gradients are recorded, as it has set it")
             if recorder.before is not None:
@@ -244,6 +250,7 @@ def _finish(
         ],
         recomputed=tuple(recorder.calls_again.made),
         numbers=frozenset(recorder.scalars.values),
+        asked=tuple(recorder.doors.asked),
     )
 
 
@@ -332,12 +339,12 @@ def _output(
             nodes = reachable([leaf])
             freed = any(n.inputs is None for n in nodes)
             problem = "" if freed or not leaf.needs_grad else recorder.graph_changes.problem_of(nodes)
-            if problem:
-                reasons.append(Reason(problem, "", 0))
+            problems = [problem] if problem else []
             if any(map(recorder.graph_changes.keeps_what_is_gone, nodes)):
-                reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
+                problems.append("gives a result whose backward needs memory written since")
             if leaf.requires_grad and not leaf.needs_grad:
-                reasons.append(Reason("returns a view made under no_grad of what requires gradients", "", 0))
+                problems.append("returns a view made under no_grad of what requires gradients")
+            reasons += [Reason(each, "", 0, "derived") for each in problems]
             inference = leaf.is_inference() and not state.inference
             value = recorder.value_of(leaf)
             return Output("value", value, None, leaf.needs_grad, name, strides, freed, inference)

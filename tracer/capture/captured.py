@@ -12,11 +12,12 @@ import numpy as np
 from fusegrad.eager.core.pytree import Structure
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.evaluation import Recomputed
-from fusegrad.tracer.ir.graph import Graph, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.observe.hosts import Host, Place
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing, Symbol
 from fusegrad.tracer.record.before import Before
+from fusegrad.tracer.record.doors import Answers
 from fusegrad.tracer.record.later import Later
 
 
@@ -27,7 +28,8 @@ class Reason:
     kind: "memory" where only the memory of the results could not be repeated, not their values; "positions"
     where it could be repeated if it went by the numbers that are in an index as tensors; "schedule" if it
     followed the step of a learning rate schedule; "once" where a later run will not do it again; "long" where
-    recording took too long.
+    recording took too long; "read" where all that stands against it is that nobody could ask again whether
+    what it read is still the same; "derived" where only the gradients of the results could not be repeated.
     """
 
     reason: str
@@ -126,6 +128,19 @@ class Left:
         return bool(self.writes or self.gradients or self.replaced or python)
 
 
+@dataclass(frozen=True)
+class ForFile:
+    """How a run is recorded of which a file is written.
+
+    result: makes, in containers of their own, what is captured in place of the result. rolls: whether loops
+    are rolled that are too short for it to pay. answers: see `Doors`.
+    """
+
+    result: Callable[[Any], Any]
+    rolls: bool = False
+    answers: Answers | None = None
+
+
 @dataclass
 class Capture:
     """A run that was recorded.
@@ -145,7 +160,8 @@ class Capture:
     replay does, too. later: what of the result waits to be computed. before: what takes the run back.
     not_rolled: the long loops of which every round ran. changing: where a replay finds other numbers; of
     these, it must find the same at `fixed`. recomputed: the parts that a later backward computes again.
-    numbers: the values that stand for numbers which Python had out of tensors, and gave ops.
+    numbers: the values that stand for numbers which Python had out of tensors, and gave ops. asked: the
+    guards of tensors that were asked for a truth, in order, also those that a loop has taken the place of.
     """
 
     result: Any
@@ -174,3 +190,4 @@ class Capture:
     fixed: Changing = NOTHING_CHANGING
     recomputed: tuple[Recomputed, ...] = ()
     numbers: frozenset[Value] = frozenset()
+    asked: tuple[Equation, ...] = ()

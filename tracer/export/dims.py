@@ -89,6 +89,8 @@ def open_axes(
     except TypeError as error:
         raise ExportError(f"export: the examples do not fit the function: {error}") from error
     own = list(arguments.items())[len(bound) - len(args) :]
+    if own and not isinstance(given, Mapping) and own[-1][1] == args[len(own) - 1 :]:
+        own = [*own[:-1], *[(own[-1][0], value) for value in own[-1][1]]]  # `*args` by position
     if isinstance(given, Mapping):
         unknown = [name for name in given if name not in dict(own)]
         if unknown:

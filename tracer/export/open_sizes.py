@@ -24,7 +24,7 @@ from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.export.dims import OpenAxes
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.program import Program, captured_program, function_name
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, source_text
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Subgraph, Value, source_text
 from fusegrad.tracer.ir.symbolic_sizes import Sizes
 
 Point = Mapping[str, int]  # a size for each name
@@ -65,22 +65,27 @@ class OpenSizes:
 
 
 def open_program(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], axes: OpenAxes
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    axes: OpenAxes,
+    capture: Callable[..., Program] = captured_program,
 ) -> Program:
     """What `function` computes, for all sizes of the axes. Raises ExportError as `captured_program` does,
-    where other sizes are computed in another way, and for what the file cannot say of a size.
+    where other sizes are computed in another way, and for what the file cannot say of a size. capture: gives
+    what the function does for arguments of some sizes.
     """
     leaves: list[Any] = []
     structure = flatten((args, dict(kwargs)), leaves)
     captures = []
 
-    def captured_at(point: Point) -> Program:
+    def captured_at(point: Point, capture: Callable[..., Program] = captured_program) -> Program:
         resized = [_resized(leaf, axes.of(place), point) for place, leaf in enumerate(leaves)]
-        return captured_program(function, *structure.build(iter(resized)))
+        return capture(function, *structure.build(iter(resized)))
 
     for point in _points(axes, axes.hints(leaves)):
         try:
-            captures.append((point, captured_at(point)))
+            captures.append((point, captured_at(point, capture)))
         except ExportError:
             raise
         except Exception as error:
@@ -268,6 +273,24 @@ class _Opening:
             raise self._differs("computes with other values for other sizes")
         return values.pop()
 
+    def _subgraph(
+        self, found: tuple[Subgraph, ...], inputs: Sequence[Any], equation: Equation | None
+    ) -> Subgraph:
+        """A round of a loop, or a side of a branch, for all sizes."""
+        outside, self.known = self.known, [dict(known) for known in self.known]
+        try:
+            taken = [
+                self._same(row, self._number(tuple(value.shape for value in row), inputs, equation))
+                for row in self._rows([subgraph.graph.inputs for subgraph in found])
+            ]
+            equations = [self._equation(row) for row in self._rows([s.graph.equations for s in found])]
+            outputs = [
+                self._operand(row, taken, None) for row in self._rows([s.graph.outputs for s in found])
+            ]
+            return type(found[0])(Graph(tuple(taken), tuple(equations), tuple(outputs)))
+        finally:
+            self.known = outside
+
     # Numbers.
 
     def _number(self, found: tuple[Any, ...], inputs: Sequence[Any], equation: Equation | None) -> Any:
@@ -280,6 +303,8 @@ class _Opening:
             return type(first)(*parts) if isinstance(first, Slice) else type(first)(parts)
         if all(type(other) is type(first) and repr(other) == repr(first) for other in found):
             return first
+        if isinstance(first, Subgraph) and all(type(other) is type(first) for other in found):
+            return self._subgraph(found, inputs, equation)
         expression = None
         if all(type(n) is int for n in found):
             expression = self._expression(found, inputs, equation.params if equation else {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +10,30 @@ import numpy as np
 
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.pytree import Structure, flatten
+from fusegrad.eager.core.pytree import Structure, flatten, is_container
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.lazy import cached_property
 from fusegrad.eager.nn.module import Module
+from fusegrad.eager.utils.containers import SUPPORTED_NODES
 from fusegrad.tracer.capture.api import capture
-from fusegrad.tracer.capture.captured import Capture, Output
+from fusegrad.tracer.capture.captured import Capture, ForFile, Output
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier, source_text
 from fusegrad.tracer.observe.arrays.into_tensors import ArrayInput
 from fusegrad.tracer.observe.symbols import Scalar
+from fusegrad.tracer.record.doors import Answers
 
 if TYPE_CHECKING:
     from fusegrad.tracer.export.open_sizes import OpenSizes
 
 # How far the results of what is written may lie from eager's, relative to the largest one.
 TOLERANCE = {"e": 2e-2, "f": 2e-4, "d": 1e-9}
+# A function may fill a cache, set an attribute that it keeps, or warn when it is called first.
+FIRST_CALLS = 2
+# A file's results are always fresh memory, and what was read outside stands in it as it was.
+_NO_MATTER = ("memory", "read")
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,8 @@ class Program:
     come from. examples: the argument tensors of the captured run, in the order of `arguments`.
     leaves: those of all arguments, which `call` puts together. present: by leaf of the result, which `result`
     puts together, whether it is an output; those that are None are not. names: by a value's, what a module
-    calls this tensor from outside. open: what is known of sizes that stay open, if any do.
+    calls this tensor from outside. open: what is known of sizes that stay open, if any do. ways: where the
+    graph branches, each way through it by itself, but those that may never end.
     """
 
     name: str
@@ -53,6 +60,7 @@ class Program:
     present: tuple[bool, ...]
     names: Mapping[str, tuple[str, ...]]
     open: OpenSizes | None = None
+    ways: tuple[Program, ...] = ()
 
     @property
     def dropped(self) -> int:
@@ -114,11 +122,22 @@ class Program:
 def captured_program(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Program:
-    """Run `function` once on the example arguments and give what it computed.
+    """Run `function` on the example arguments and give what it computed.
 
     Raises ExportError when the run did something that no file could repeat; the message lists
     each with its line.
     """
+    return captured_way(function, args, kwargs)[0]
+
+
+def captured_way(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    rolls: bool = False,
+    answers: Answers | None = None,
+) -> tuple[Program, tuple[Equation, ...]]:
+    """The same, and the guards of the truths that the run asked for. rolls, answers: see `ForFile`."""
     name = function_name(function)
     leaves: list[Any] = []
     structure = flatten((args, dict(kwargs)), leaves)
@@ -128,15 +147,37 @@ def captured_program(
             f"export: one tensor is given for two arguments of {name}, and the file could not tell them "
             "apart; give separate tensors (clone one)"
         )
-    taken = capture(function, args, kwargs)
-    # A file's results are always fresh memory: that the user's shared theirs is no part of what is exported.
-    reasons = [r for r in (*taken.reasons, *taken.changes) if r.kind != "memory"]
+    for attempt in range(FIRST_CALLS):
+        taken = capture(function, args, kwargs, puts_off=rolls, for_file=ForFile(_plain, rolls, answers))
+        # What has loops rolled has no gradients.
+        no_matter = (*_NO_MATTER, "derived") if rolls else _NO_MATTER
+        reasons = [r for r in taken.reasons if r.kind not in no_matter]
+        if taken.later is not None:
+            taken.later.settle()
+        again = all(r.kind == "once" for r in reasons) and bool(reasons or taken.changes)
+        reasons += taken.changes
+        if not again or attempt == FIRST_CALLS - 1:
+            break
     if reasons:
         listed = "".join(f"\n  - {_reason_text(r)}" for r in reasons)
         raise ExportError(
             f"export: {name} does what a file cannot repeat:{listed}\n  take this out of the function"
         )
-    return _program_of(taken, function, structure, leaves)
+    return _program_of(taken, function, structure, leaves), taken.asked
+
+
+def _plain(result: Any) -> Any:
+    """A result in lists, tuples and dicts of its own: objects of registered classes are what they come apart
+    into, those that are dicts with their keys.
+    """
+    kind = type(result)
+    if isinstance(result, dict):
+        return {key: _plain(value) for key, value in dict.items(result)}
+    if kind in (list, tuple):
+        return kind(map(_plain, result))
+    if kind in SUPPORTED_NODES and not is_container(result):
+        return [_plain(part) for part in SUPPORTED_NODES[kind].flatten_fn(result)[0]]
+    return result
 
 
 def _program_of(taken: Capture, function: Any, structure: Structure, leaves: list[Any]) -> Program:
@@ -219,6 +260,16 @@ def _reason_text(reason: Any) -> str:
         return str(reason.reason)
     text = source_line(reason.file, reason.line)
     return f"{reason.reason} (at {reason.file}:{reason.line}{': ' + text if text else ''})"
+
+
+def branched(name: str, guards: Sequence[Equation], how: str = "") -> ExportError:
+    """An error about branches that a file cannot say."""
+    listed = "".join(f"\n  - {g}" for g in dict.fromkeys(map(guard_text, guards)))
+    return ExportError(
+        f"export: {name} branched on the values of tensors{how and ' '}{how}, and an ONNX file cannot say "
+        f"which side other data take:{listed}\n  write the choice with fusegrad.where, or export to .py or "
+        ".html, which keep the branch as a guard"
+    )
 
 
 def guard_text(equation: Equation) -> str:

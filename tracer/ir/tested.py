@@ -15,8 +15,10 @@ round has as many rows; so it has no place but within that graph.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +51,19 @@ from fusegrad.tracer.ir.rolled import ROLLED, Body, loop, ways_of
 COUNT = TensorType((), np.dtype(np.int64))
 # More rounds than any loop has.
 FAR = 1 << 62
+
+
+_rounds = contextvars.ContextVar("rounds", default=FAR)
+
+
+@contextlib.contextmanager
+def at_most(rounds: int) -> Iterator[None]:
+    """Have loops end after so many rounds, for those who need no results of them."""
+    before = _rounds.set(rounds)
+    try:
+        yield
+    finally:
+        _rounds.reset(before)
 
 
 def rounds_while(
@@ -114,6 +129,7 @@ class Tested(Structured):
 
     def _run(self, args: Sequence[Any], params: Params) -> tuple[np.ndarray, ...]:
         body, carried, most = params["body"], params["carried"], params["most"]
+        most = min(most, _rounds.get())
         now, count = args[:carried], 0
         compiled = rolled.compiled_rounds
         few = most if compiled is None else min(most, body.few_at_first())

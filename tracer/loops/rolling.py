@@ -129,8 +129,11 @@ class Rounds:
         self._alike: list[tuple[int, int, int]] = []
         for found in (self.items.found, self.items.written, self._numbers.noted):
             found.clear()
-        if self._may_leave_out() >= FEWEST_SMALL and self.recorder.later.on:
+        if self._may_leave_out() >= self._fewest_small() and self.recorder.later.on:
             self.recorder.later.whatever_size, self.recorder.operands = True, {}
+
+    def _fewest_small(self) -> int:
+        return FEWEST if self.recorder.later.short_loops else FEWEST_SMALL
 
     def _may_leave_out(self, rounds: int = TURN) -> int:
         """How many rounds, in turns of so many, are between those that are looked at and the last ones."""
@@ -258,7 +261,7 @@ class Rounds:
             place: self.recurrences.after(place, carried[place], turns * rounds)
             for place in self.recurrences.steps
         }
-        fewest = FEWEST_SMALL if turn.is_op and not is_periodic else FEWEST
+        fewest = self._fewest_small() if turn.is_op and not is_periodic else FEWEST
         if turns * rounds < fewest:
             raise Refused(f"fewer than {fewest} rounds do what those before them did")
         if turn.is_op:

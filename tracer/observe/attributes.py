@@ -249,7 +249,7 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
         return getattr(owner, name)  # which nobody can change
     if type(owner) is FunctionType and name in _OF_FUNCTIONS:
         return _read_by(observer, owner, name, _OF_FUNCTIONS[name], f"`{name}` of a function", site)
-    observer.open(f"`{name}` of a {type(owner).__name__} cannot be guarded", site)
+    observer.open(f"`{name}` of a {type(owner).__name__} cannot be guarded", site, "read")
     return getattr(owner, name)
 
 
@@ -268,7 +268,7 @@ def _resolve_meta(observer: Observer, owner: type, name: str, raw: Any, site: Si
     if name == "__subclasses__" and raw is vars(type)[name] and metaclasses.is_plain(observer, owner, site):
         return getattr(owner, name)
     if getter is None or not metaclasses.is_plain(observer, owner, site):
-        observer.open(f"`{name}` of a class cannot be guarded", site)
+        observer.open(f"`{name}` of a class cannot be guarded", site, "read")
         return getattr(owner, name)
     if not purity.is_heap_type(owner):
         return getter(owner)
@@ -319,7 +319,7 @@ def _load_from_enum(observer: Observer, owner: type, name: str, site: Site) -> A
         observer.read_class(owner, name, type_lookup(owner, name), site)
         return observer.reached(type_lookup(owner, name))
     if not isinstance(members, dict) or name not in members:
-        observer.open(f"`{name}` of an enumeration cannot be guarded", site)
+        observer.open(f"`{name}` of an enumeration cannot be guarded", site, "read")
         return getattr(owner, name)
     value = members[name]
 
@@ -335,7 +335,7 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
     """A tensor's methods and static attributes are trusted; its gradient and the like are not guarded."""
     raw = type_lookup(type(owner), name)
     if name in (instance_dict(owner) or {}):
-        observer.open(f"reads `{name}`, an attribute that was put on a tensor", site)
+        observer.open(f"reads `{name}`, an attribute that was put on a tensor", site, "read")
         return getattr(owner, name)
     if name == "grad" and not warns_of_gradient(owner):
         return gradient_of(owner)
@@ -354,7 +354,7 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
                 ("absent", id(owner), name), lambda: GetterRead(owner, absent, MISSING, words, site)
             )
         return _native(observer, owner, name)
-    observer.open(f"reads `{name}` of a tensor", site)
+    observer.open(f"reads `{name}` of a tensor", site, "read")
     return getattr(owner, name)
 
 

@@ -332,7 +332,7 @@ def _call_getattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) 
         return attributes.load(observer, args[0], args[1], site)
     except AttributeError as error:
         if not observer.is_explained(error):
-            observer.open(f"`{args[1]}` is missing for a reason that cannot be guarded", site)
+            observer.open(f"`{args[1]}` is missing for a reason that cannot be guarded", site, "read")
         if len(args) == 3:
             return args[2]
         raise
@@ -346,7 +346,7 @@ def _call_hasattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) 
         attributes.load(observer, args[0], args[1], site)
     except AttributeError as error:
         if not observer.is_explained(error):
-            observer.open(f"`{args[1]}` is missing for a reason that cannot be guarded", site)
+            observer.open(f"`{args[1]}` is missing for a reason that cannot be guarded", site, "read")
         return False
     return True
 

@@ -294,7 +294,7 @@ def length(observer: Observer, value: Any, site: Site) -> int:
             method = observer.special_method(value, "__len__", site)
             return len(value) if method is None else method()
         elif not ((kind in VIEWS or kind is MappingProxyType) and observer.status(value) == LOCAL):
-            observer.open(f"asks for the length of a {kind.__name__} object", site)
+            observer.open(f"asks for the length of a {kind.__name__} object", site, "read")
     try:
         return len(observer.numbers.read(value))
     except TypeError as error:
@@ -305,7 +305,7 @@ def length(observer: Observer, value: Any, site: Site) -> int:
 def length_as(observer: Observer, kind: Any, value: Any, site: Site) -> int:
     """``len(value)``, as the builtin container has it of which it is one."""
     if observer.status(value) == UNKNOWN and not isinstance(value, tuple):
-        observer.open(f"asks for the length of a {type(value).__name__} of unknown origin", site)
+        observer.open(f"asks for the length of a {type(value).__name__} of unknown origin", site, "read")
     observer.read_length(value, site)
     return int(kind.__len__(value))
 

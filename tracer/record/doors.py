@@ -7,7 +7,7 @@ somebody looks at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.core.errors import user_location
@@ -29,12 +29,36 @@ ARRAY_DOORS = {"numpy", "__array__"}
 FEW = 64
 
 
+Answers = Callable[[Sequence[Equation], Sequence[Equation], Value], bool | None]
+
+
 class Doors:
-    """The doors of one run's tensors."""
+    """The doors of one run's tensors.
+
+    asked: the guards of the truths that tensors were asked for so far. answers: what one answers, whatever it
+    holds, by what was recorded and these guards; None where it answers what it holds.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self.asked: list[Equation] = []
+        self.answers: Answers = lambda recorded, asked, truth: None
         self._sizes: dict[Hashable, int] = {}
+
+    def asks(self, tensor: Tensor) -> bool:
+        """Whether a truth that is asked for depends on more than Python data, which are guarded."""
+        return tensor.array.size == 1 and self._recorder.value_of(tensor) not in self._recorder.constants
+
+    def answer(self, tensor: Tensor) -> bool:
+        """A truth by which Python goes on."""
+        if tensor.array.dtype.kind != "b":  # which of the numbers that are true it is does not matter
+            tensor = self._recorder.later.at_once(lambda: ops.ne(tensor, 0))
+        recorded = self._recorder.equations
+        found = self.answers(recorded, self.asked, self._recorder.value_of(tensor))
+        answer = bool(tensor.array.item()) if found is None else found
+        self.guard(tensor, "branch", answer)
+        self.asked.append(recorded[-1])
+        return answer
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         """A value of a tensor leaves."""
@@ -53,9 +77,6 @@ class Doors:
             recorder.numbers.follow(Taken(value, opens, tensor=owner))
         elif door in (*SCALAR_DOORS, "tolist") and recorder.value_of(tensor) in recorder.constants:
             pass  # it follows from Python data, which are guarded
-        elif door == "bool" and tensor.array.dtype.kind != "b":
-            # Which of the numbers that are true it is does not matter.
-            self.guard(recorder.later.at_once(lambda: ops.ne(tensor, 0)), "branch")
         elif door in SCALAR_DOORS and tensor.array.size == 1:
             self.guard(tensor, "branch")
         elif door == "tolist" and tensor.array.dtype.kind in "iub" and tensor.array.size <= FEW:
@@ -112,10 +133,10 @@ class Doors:
         source = self._source()
         return self._recorder.numbers.follow(Taken(number, lambda: self._fix(held, number, source), held))
 
-    def guard(self, tensor: Tensor, kind: str = "branch") -> None:
-        """Python goes on by what a tensor holds; see `Guard` for kinds."""
+    def guard(self, tensor: Tensor, kind: str = "branch", answer: bool | None = None) -> None:
+        """Python goes on by what a tensor holds, or is told that it does; see `Guard` for kinds."""
         value = self._recorder.value_of(tensor)
-        params = {"expected": tensor.array.item(), "kind": kind}
+        params = {"expected": tensor.array.item() if answer is None else answer, "kind": kind}
         self._recorder.equations.append(Equation(GUARD, (value,), params, (), self._source()))
 
     def _fix(self, value: Value, number: Any, source: Source) -> None:

@@ -110,14 +110,15 @@ class Later(Waits):
 
     memory: told which array has taken the place of a stand-in. on: whether any op may wait. whatever_size:
     whether those on small arrays do, too, from now on. writes_rows: whether what is being written is a part
-    of which the autograd graph keeps nothing.
+    of which the autograd graph keeps nothing. short_loops: whether those on small tensors are rolled that are
+    too short for it to pay.
     """
 
     def __init__(self, memory: Memory, on: bool) -> None:
         super().__init__()
         self._memory, self._on = memory, on
         self._paused = False
-        self.whatever_size = self.writes_rows = False
+        self.whatever_size = self.writes_rows = self.short_loops = False
         self.settled = ("", 0)  # what had all computed, and the line of that
         # Whether an op that may refuse its input takes this one for sure.
         self.is_fit: Callable[[Op, Sequence[Any], Params], bool] = never_fit

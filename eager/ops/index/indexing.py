@@ -21,7 +21,7 @@ from fusegrad.eager.core.memory_order import columns
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import size_of
+from fusegrad.eager.core.sizes import broadcast_shapes, size_of
 from fusegrad.eager.core.state import Interpreter, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -49,7 +49,7 @@ _flat_index = Opaque(
     "flat_index",
     "*indices",
     _flat_numpy,
-    lambda types, sizes: TensorType(np.broadcast_shapes(*(t.shape for t in types)), _INT64),
+    lambda types, sizes: TensorType(broadcast_shapes(*(t.shape for t in types)), _INT64),
     None,
 )
 _flat_index.positions = lambda operands, params: [(i, -n, n) for i, n in enumerate(params["sizes"])]

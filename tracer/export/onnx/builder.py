@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ KERNELS: dict[str, str] = {
     ),
     **dict.fromkeys(("IsNaN", "Reciprocal"), _FLOATS),
     **dict.fromkeys(("Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Erf"), _SINGLE),
-    **dict.fromkeys(("Conv", "ConvTranspose", "AveragePool", "Gelu", "Elu", "LeakyRelu"), "f"),
+    **dict.fromkeys(("Conv", "ConvTranspose", "AveragePool", "Gelu", "Elu", "LeakyRelu", "Col2Im"), "f"),
     **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization", "Gemm"), "fd"),
     "ReduceMean": "ilfd",
     "MaxPool": "Bbfd",
@@ -59,16 +60,19 @@ class Builder:
     as their doc_string, and stands in errors.
     """
 
-    def __init__(self, onnx: Any, sizes: OpenSizes | None = None) -> None:
-        """sizes: those that are told by the arguments when the file runs."""
+    def __init__(self, onnx: Any, sizes: OpenSizes | None = None, opset: int | None = None) -> None:
+        """sizes: those that are told by the arguments when the file runs. opset: the version of the ops that
+        the file may have; the least one that has them if None.
+        """
         self.onnx, self.sizes = onnx, sizes
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self._constants: dict[Any, Handle] = {}
         self._sizes: dict[str, Handle] = {}
-        self.opset = OPSET
+        self.opset, self._may_grow = opset or OPSET, opset is None
         self._equation: Equation | None = None
-        self._count = 0
+        self._count = self._graphs = 0
+        self._within = ""
 
     def at(self, equation: Equation) -> None:
         """The nodes that follow compute `equation`."""
@@ -78,16 +82,53 @@ class Builder:
         self, kind: str, inputs: Sequence[Handle], dtype: np.dtype, place: int = 0, **attributes: Any
     ) -> Handle:
         """Append a node and give its output (of several, the one at `place`)."""
+        if not self.has(kind):
+            raise self.refuse(f"{kind} is there from opset {SINCE[kind]} on, and {self.opset} is asked for")
         self.opset = max(self.opset, SINCE.get(kind, OPSET))
+        name = self._name(kind)
+        outputs = [f"{name}/{i}" for i in range(place)] + [name]
+        self._append(kind, [i.name for i in inputs], outputs, name, attributes)
+        return Handle(self, name, dtype)
+
+    def has(self, kind: str) -> bool:
+        """Whether the file may have nodes of a kind."""
+        return self._may_grow or SINCE.get(kind, OPSET) <= self.opset
+
+    def _name(self, kind: str) -> str:
         equation = self._equation
         stem = equation.output.name if equation is not None and equation.outputs else "value"
-        name = f"{stem}/{kind}{self._count or ''}"
+        name = f"{self._within}{stem}/{kind}{self._count or ''}"
         self._count += 1
-        outputs = [f"{name}/{i}" for i in range(place)] + [name]
-        made = self.onnx.helper.make_node(kind, [i.name for i in inputs], outputs, name, **attributes)
-        made.doc_string = source_text(equation.source) if equation is not None else ""
+        return name
+
+    def _append(self, kind: str, inputs: list[str], outputs: list[str], name: str, attributes: Any) -> None:
+        made = self.onnx.helper.make_node(kind, inputs, outputs, name, **attributes)
+        made.doc_string = source_text(self._equation.source) if self._equation is not None else ""
         self.nodes.append(made)
-        return Handle(self, name, dtype)
+
+    def several(
+        self, kind: str, inputs: Sequence[Handle | None], dtypes: Sequence[np.dtype], **attributes: Any
+    ) -> list[Handle]:
+        """Append a node with several outputs; an input that is None is left out."""
+        name = self._name(kind)
+        outputs = [f"{name}/{place}" for place in range(len(dtypes))]
+        self._append(kind, ["" if i is None else i.name for i in inputs], outputs, name, attributes)
+        return [Handle(self, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True)]
+
+    @contextlib.contextmanager
+    def within(self) -> Iterator[list[Any]]:
+        """Have the nodes of a graph within a node in a list of its own."""
+        outside = self.nodes, self._sizes, self._within, self._equation, self._count
+        self._graphs += 1
+        self.nodes, self._sizes, self._within = [], dict(self._sizes), f"inner{self._graphs}."
+        try:
+            yield self.nodes
+        finally:
+            self.nodes, self._sizes, self._within, self._equation, self._count = outside
+
+    def inner_name(self, name: str) -> str:
+        """The name of a value in the graph that nodes are added to: it is there once in the whole file."""
+        return self._within + name
 
     def constant(self, value: Any, dtype: np.dtype) -> Handle:
         """An initializer with `value`; equal ones are shared. A size that is open is computed, and so is a

@@ -15,10 +15,11 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import REGISTRY, TensorType, wrap
-from fusegrad.eager.core.sizes import has_symbols
+from fusegrad.eager.core.sizes import Symbol, has_symbols
 from fusegrad.eager.ops.create.creation import Creation
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.export.onnx.builder import BOOL, FLOAT64, INT32, INT64, Builder, Handle
+from fusegrad.tracer.export.onnx.picks import PICKS
 from fusegrad.tracer.export.onnx.scalars import Scalars
 from fusegrad.tracer.export.onnx.windows import WINDOWED
 from fusegrad.tracer.ir.graph import Equation, Value
@@ -208,7 +209,7 @@ def _getitem(e: Equation, x: Handle) -> Handle:
 def _placed(x: Handle, shape: Sequence[int], index: tuple[Any, ...]) -> Handle:
     """A part put into zeros: padding; for steps above 1 each element first gets zeros behind it."""
     entries = [i if isinstance(i, Slice) else Slice(i, i + 1, 1) for i in index if i is not None]
-    counts = [len(range(*s)) for s in entries]
+    counts = [s.stop - s.start if s.step == 1 else len(range(*s)) for s in entries]
     x = _reshaped(x, tuple(counts))
     for axis, (s, count) in enumerate(zip(entries, counts, strict=True)):
         if s.step > 1 and count:
@@ -315,7 +316,8 @@ def _flat_index(e: Equation, *indices: Handle) -> Handle:
     """Several indices as one over the merged dimensions, row by row."""
     total = indices[0].to(INT64) * 0
     for index, size in zip(indices, e.params["sizes"], strict=True):
-        total = total * size + index.to(INT64).node("Mod", max(size, 1))
+        at_least_one = total.like(size).node("Max", 1) if isinstance(size, Symbol) else max(size, 1)
+        total = total * size + index.to(INT64).node("Mod", at_least_one)
     return total
 
 
@@ -391,4 +393,5 @@ OTHERS: dict[str, Callable[..., Handle | tuple[Handle, ...]]] = {
     "as_strided": rearranged,
     "diagonal_scatter": _diagonal_scatter,
     **WINDOWED,
+    **PICKS,
 }

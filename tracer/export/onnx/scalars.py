@@ -31,7 +31,7 @@ def _float_node(kind: str, **attributes: Any) -> Callable[[Handle], Handle]:
     """A node that onnxruntime has for float32; of float64, which it would round, the expression."""
 
     def emit(x: Handle) -> Handle:
-        if x.dtype.char not in "ef":
+        if x.dtype.char not in "ef" or not x.builder.has(kind):
             raise NotImplementedError
         return x.node(kind, **attributes)
 
@@ -236,6 +236,8 @@ ENTRIES: dict[str, Callable[..., Handle]] = {
     "remainder": _remainder,
     "fmod": _fmod,
     "pow_number": _pow_number,
+    "copysign": lambda x, y: _negative(y).where(x.node("Abs").node("Neg"), x.node("Abs")),
+    "heaviside": lambda x, y: x.equals(0).where(y, (x > 0).to(x.dtype)),
     "isnan": _isnan,
     "isinf": _isinf,
     "isfinite": _isfinite,

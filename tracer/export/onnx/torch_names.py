@@ -10,6 +10,7 @@ from fusegrad.eager.core.public import locate
 from fusegrad.tracer.export.api import captured
 from fusegrad.tracer.export.dims import axes_of_inputs
 from fusegrad.tracer.export.files import ExportError, check_target, write_whole
+from fusegrad.tracer.export.onnx.builder import OPSET
 from fusegrad.tracer.export.onnx.model_file import onnx_file
 
 
@@ -24,6 +25,7 @@ def export(
     output_names: Sequence[str] | None = None,
     dynamic_axes: Any = None,
     dynamic_shapes: Any = None,
+    opset_version: int | None = None,
     **options: Any,
 ) -> None:
     """Write what a module computes for arguments like `args` to the ONNX file `f`.
@@ -31,8 +33,9 @@ def export(
     f: a path, or a file that is open for bytes. input_names, output_names: what the first inputs and outputs
     are called in the file. dynamic_axes, dynamic_shapes: the sizes that stay open: by input's name the axes
     (`{"x": {0: "batch"}}` or `{"x": [0]}`), or as in `fusegrad.export`; otherwise the file holds for tensors
-    of the examples' shapes. What chooses how PyTorch exports (`opset_version`, `verbose`, `dynamo`, ...) is
-    taken, and changes nothing.
+    of the examples' shapes. opset_version: that of the ops; below 18 it is 18, and by itself the least one
+    that has what there is to say. What else chooses how PyTorch exports (`verbose`, `dynamo`,
+    `do_constant_folding`, ...) is taken, and changes nothing: all data lie in the one file (`external_data`).
 
     Raises ExportError where `fusegrad.export` does, and where no file is given. Source: `torch.onnx.export`.
 
@@ -50,8 +53,9 @@ def export(
     given = dynamic_shapes
     if dynamic_axes:
         given = axes_of_inputs(model, args, kwargs or {}, dynamic_axes, input_names or ())
-    program = captured(model, args, kwargs, given)
-    data = _named(onnx_file(program), input_names or (), output_names or ())
+    program = captured(model, args, kwargs, given, whole=True)
+    opset = None if opset_version is None else max(opset_version, OPSET)
+    data = _named(onnx_file(program, opset), input_names or (), output_names or ())
     if path is None:
         f.write(data)  # type: ignore[union-attr]
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fusegrad.eager.core.sizes import Symbol, has_symbols
 from fusegrad.eager.ops.nn.pooling import divisor_of
-from fusegrad.eager.ops.nn.resampling import Map, matrix_of
+from fusegrad.eager.ops.nn.resampling import Map, matrix_of, spans
 from fusegrad.eager.ops.shape.windows import Sizes, Window, reach
 from fusegrad.tracer.export.onnx.builder import BOOL, FLOAT32, INT64, Handle
 from fusegrad.tracer.ir.graph import Equation, Value
@@ -176,13 +176,25 @@ def _equal_parts(e: Equation, x: Handle, maps: tuple[Map, ...]) -> Handle:
     if all(outputs == 1 for _, _, outputs, _, _ in maps):
         return x.shaped("ReduceMean", list(range(-len(maps), 0)), keepdims=1)
     if any(outputs == 0 or inputs % outputs for _, inputs, outputs, _, _ in maps):
-        raise x.builder.refuse(
-            "the windows of this adaptive mean differ in size; choose an output size that divides the input's"
-        )
+        for axis, (_, inputs, outputs, _, _) in enumerate(maps, -len(maps)):
+            x = _uneven_parts(x, axis, spans(inputs, outputs))
+        return x
     steps = [inputs // outputs for _, inputs, outputs, _, _ in maps]
     images = _as_images(e, x, len(maps))
     result = images.node("AveragePool", kernel_shape=steps, strides=steps)
     return result.shaped("Reshape", e.output.shape, allowzero=1)
+
+
+def _uneven_parts(x: Handle, axis: int, parts: Sequence[tuple[int, int]]) -> Handle:
+    """Means of stretches along a dimension, of any lengths: each is as many elements as the longest, or 0."""
+    longest, b = max(stop - start for start, stop in parts), x.builder
+    places = np.array([np.minimum(np.arange(start, start + longest), stop - 1) for start, stop in parts])
+    lengths = np.array([stop - start for start, stop in parts])
+    behind = (1,) * (-axis - 1)
+    there = (np.arange(longest) < lengths[:, None]).reshape(len(parts), longest, *behind)
+    taken = b.node("Gather", [x, b.constant(places, INT64)], x.dtype, axis=axis)
+    total = b.constant(there, BOOL).where(taken, 0).shaped("ReduceSum", [axis], keepdims=0)
+    return total / b.constant(lengths.reshape(-1, *behind), x.dtype)
 
 
 WINDOWED: dict[str, Callable[..., Handle]] = {

@@ -56,9 +56,9 @@ def export(
     tensors of the examples' shapes and dtypes, and for the Python values that are among them;
     modules' parameters and other tensors from outside are written with their present values.
 
-    Where the run branched on the values of tensors, `.onnx` has both sides, for which the function runs again;
-    `.py`, `.dot` and `.html` say so at the branch (the `.py` file raises for data that take the other side,
-    and so does `.fgx`); the others refuse.
+    Where the run branched on the values of tensors, `.onnx` has both sides, for which the function runs
+    again; `.py`, `.dot` and `.html` say so at the branch (the `.py` file raises for data that take the other
+    side, and so does `.fgx`); the others refuse.
     dynamic_shapes: sizes that stay open in `.onnx` and `.fgx`, as in `torch.export`: by parameter's name or
     position, for each tensor a dict of axes and `Dim`s (or names): `{"x": {0: "batch"}}`. The function runs
     at a few sizes then, and must do the same for all.

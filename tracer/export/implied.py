@@ -54,12 +54,17 @@ class Known:
     def implies(self, value: Value, expected: bool) -> bool:
         """Whether a truth can be no other."""
         asked = self._number(value, self._of)
-        parts = sorted({part for number, _ in [(asked, True), *self._facts] for part in self._leaves(number)})
+        parts, facts = {*self._leaves(asked)}, list[tuple[int, bool]]()
+        left = [(fact, {*self._leaves(fact[0])}) for fact in self._facts]
+        while near := [fact for fact, leaves in left if leaves & parts]:
+            facts += near
+            parts.update(*(leaves for _, leaves in left if leaves & parts))
+            left = [(fact, leaves) for fact, leaves in left if fact not in near]
         if len(parts) > MOST_PARTS:
             return False
         for values in itertools.product((False, True), repeat=len(parts)):
             given = dict(zip(parts, values, strict=True))
-            holds = all(self._value(number, given) is fact for number, fact in self._facts)
+            holds = all(self._value(number, given) is fact for number, fact in facts)
             if holds and self._value(asked, given) is not expected:
                 return False
         return True

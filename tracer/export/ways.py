@@ -28,7 +28,7 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, source_text
 from fusegrad.tracer.ir.tested import TESTED, at_most
 
 # A function that goes more ways is refused: each of them is written.
-MOST_WAYS = 64
+MOST_WAYS = 32
 # Examples that are sent another way may go there for ever: loops end after so many rounds, and a way that
 # asks for so many truths is given up.
 MOST_ROUNDS, MOST_ASKED = 100, 200
@@ -91,6 +91,7 @@ class _Ways:
         self.constants: dict[Value, np.ndarray] = {}
         self.names: dict[str, tuple[str, ...]] = {}
         self.straight: dict[int, Program] = {}
+        self.runs: dict[tuple[bool, ...], Way | None] = {}
 
     def program(self, way: Way) -> Program:
         """The one program."""
@@ -113,8 +114,6 @@ class _Ways:
     def begin(self, program: Program) -> dict[Value, Value]:
         """What the inputs of a way are in the one program."""
         self.straight[id(program)] = program
-        if len(self.straight) > MOST_WAYS:
-            raise branched(program.name, program.open_guards("branch"), f"in more than {MOST_WAYS} ways")
         if (program.result, program.present) != (self.first.result, self.first.present):
             raise ExportError(f"export: what {program.name} returns is made in another way for other data")
         known: dict[Value, Value] = dict(zip(program.arguments, self.first.arguments, strict=True))
@@ -187,19 +186,23 @@ class _Ways:
     def _other(self, way: Way, place: int) -> Way | None:
         """The way that another answer leads; None if that is to a `raise` of the user's."""
         program, asked = way
-        answers = [guard.params["expected"] for guard in asked[: place + 1]]
+        *first, last = (guard.params["expected"] for guard in asked[: place + 1])
+        answers = (*first, not last)
+        if answers not in self.runs and len(self.runs) > MOST_WAYS:
+            raise branched(program.name, program.open_guards("branch"), f"in more than {MOST_WAYS} ways")
         try:
-            other = self.capture((*answers[:-1], not answers[-1]))
+            if answers not in self.runs:
+                self.runs[answers] = self.capture(answers)
         except ExportError:
             raise
         except Exception as error:
-            if _is_raised(error):
-                return None
-            raise ExportError(
-                f"export: where other data have {program.name} go another way it fails on the examples, "
-                f"{error!r}: {source_text(asked[place].source)}"
-            ) from error
-        return other
+            if not _is_raised(error):
+                raise ExportError(
+                    f"export: where other data have {program.name} go another way it fails on the examples, "
+                    f"{error!r}: {source_text(asked[place].source)}"
+                ) from error
+            self.runs[answers] = None
+        return self.runs[answers]
 
     def _after(
         self, way: Way, other: Way, known: dict[Value, Value], ours: int, theirs: int

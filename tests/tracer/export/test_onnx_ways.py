@@ -164,7 +164,7 @@ def by_a_number(x: Tensor) -> Tensor:
         (other_shapes, "results of other types, or shapes"),
         (other_structure, "is made in another way for other data"),
         (fails_on_the_examples, "fails on the examples"),
-        (too_many_ways, "in more than 64 ways"),
+        (too_many_ways, "in more than 32 ways"),
         (by_a_number, "branched on the values of tensors"),
         (up_to, "branched on the values of tensors"),
     ],

@@ -41,7 +41,7 @@ def _rolled(e: Equation, known: Known, b: Builder, emit: Emit) -> tuple[Handle, 
         inside = _inside(b, graph, given, carried + rows)
         taken = [(inside[v], v.shape) for v in graph.inputs[: carried + rows]]
         if not rows:  # a Scan has some
-            taken.append((Handle(b, b.inner_name("number"), INT64), ()))
+            taken.append((Handle(b, b.inner_name("loop/number"), INT64), ()))
         outputs = _given(b, emit(b, graph, inside))
         body = _graph(b, nodes, taken, outputs, [v.shape for v in graph.outputs])
     read = given[carried : carried + rows]
@@ -71,7 +71,7 @@ def _tested(e: Equation, known: Known, b: Builder, emit: Emit) -> tuple[Handle, 
     with b.within() as nodes:
         inside = _inside(b, graph, given, carried)
         number, goes_on, count = (
-            Handle(b, b.inner_name(name), dtype)
+            Handle(b, b.inner_name(f"loop/{name}"), dtype)
             for name, dtype in (("number", INT64), ("goes_on", BOOL), ("count", INT64))
         )
         before = [inside[v] for v in graph.inputs[:carried]]

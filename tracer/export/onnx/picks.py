@@ -24,7 +24,7 @@ def _running(e: Equation, x: Handle, start: float, step: Callable[[Handle, Handl
     shape = e.output.shape
     begin = b.constant(start, x.dtype).shaped("Expand", [*shape[:dim], *shape[dim + 1 :]])
     with b.within() as nodes:
-        known, element = (Handle(b, b.inner_name(name), x.dtype) for name in ("known", "element"))
+        known, element = (Handle(b, b.inner_name(f"step/{name}"), x.dtype) for name in ("known", "element"))
         after = step(known, element)
         given = [b.node("Identity", [after], x.dtype) for _ in range(2)]
         code = b.onnx.helper.np_dtype_to_tensor_dtype(x.dtype)

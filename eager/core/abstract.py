@@ -47,12 +47,11 @@ class AbstractInterpreter(Interpreter):
         """Called with what each op gave; subclasses note it down."""
         return outputs
 
-    def leave(self, tensor: Tensor, door: str, value: Any) -> Any:
+    def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         if isinstance(tensor, AbstractTensor):
             raise RuntimeError(
                 f"a rule asked for the value ({door}) of a tensor of which only the type is known"
             )
-        return value
 
     def effect(self, reason: str, kind: str = "") -> None:
         raise RuntimeError(f"a rule that is evaluated on types alone {reason}")

@@ -39,8 +39,11 @@ class Interpreter:
         self.reach(tensor)
 
     def leave(self, tensor: Any, door: str, value: Any) -> Any:
-        """A tensor's `value` reaches Python through `door` ("bool", "item", ...); what Python gets."""
-        return value
+        """A tensor's `value` reaches Python through `door` ("bool", "item", "repr", ...).
+
+        What Python gets in its place; None if it gets that.
+        """
+        return None
 
     def effect(self, reason: str, kind: str = "") -> None:
         """The engine does something that a replay could not repeat; kind: "once" if it is not done again."""

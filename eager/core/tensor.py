@@ -344,7 +344,9 @@ class Tensor(Methods):
         if interpreter is None:
             return read()
         interpreter.reach(self)
-        return interpreter.leave(self, door, read())
+        value = read()
+        other = interpreter.leave(self, door, value)
+        return value if other is None else other
 
     def _lent(self) -> np.ndarray:
         """The memory for NumPy code, which may write there, or make other tensors of it."""

@@ -256,7 +256,7 @@ class Recorder(Interpreter):
         if door == "bool" and self.doors.asks(tensor):
             return self.doors.answer(tensor)
         self.doors.leave(tensor, door, value)
-        return value
+        return None
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:
         is_known = bool(within) and self.later.on and self.ranges.are_within(self.value_of(tensor), *within)

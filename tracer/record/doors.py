@@ -45,10 +45,6 @@ class Doors:
         self.answers: Answers = lambda recorded, asked, truth: None
         self._sizes: dict[Hashable, int] = {}
 
-    def asks(self, tensor: Tensor) -> bool:
-        """Whether a truth that is asked for depends on more than Python data, which are guarded."""
-        return tensor.array.size == 1 and self._recorder.value_of(tensor) not in self._recorder.constants
-
     def answer(self, tensor: Tensor) -> bool:
         """A truth by which Python goes on."""
         if tensor.array.dtype.kind != "b":  # which of the numbers that are true it is does not matter
@@ -60,8 +56,15 @@ class Doors:
         self.asked.append(recorded[-1])
         return answer
 
-    def leave(self, tensor: Tensor, door: str, value: Any) -> None:
-        """A value of a tensor leaves."""
+    def leave(self, tensor: Tensor, door: str, value: Any) -> Any:
+        """A value of a tensor leaves; what Python gets in its place, or None."""
+        # What follows from Python data is guarded there.
+        if door == "bool" and self._recorder.value_of(tensor) not in self._recorder.constants:
+            return self.answer(tensor)
+        self._note(tensor, door, value)
+        return None
+
+    def _note(self, tensor: Tensor, door: str, value: Any) -> None:
         recorder = self._recorder
         taking = recorder.numbers.taking
         if taking and type(value) is float and door in ("item", "float"):

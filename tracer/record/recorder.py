@@ -253,10 +253,7 @@ class Recorder(Interpreter):
         """A tensor without values has its place on the graph."""
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> Any:
-        if door == "bool" and self.doors.asks(tensor):
-            return self.doors.answer(tensor)
-        self.doors.leave(tensor, door, value)
-        return None
+        return self.doors.leave(tensor, door, value)
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:
         is_known = bool(within) and self.later.on and self.ranges.are_within(self.value_of(tensor), *within)

@@ -99,6 +99,10 @@ class Interpreter:
         """
         return False
 
+    def is_outside(self, tensor: Any) -> bool:
+        """Whether a tensor was there before what is interpreted began."""
+        return True
+
     def window(self, x: Any, index: Any, dim: int, length: int) -> Any:
         """The slice of `x` of so many elements that begins where the 0-d tensor `index` says."""
         raise NotImplementedError

@@ -26,6 +26,7 @@ from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.eager.core.pytree import field_names
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.arrays import calls as arrays
+from fusegrad.tracer.observe.arrays.untold import note_leaf
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
     DRAWS,
@@ -339,12 +340,13 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
         return getattr(owner, name)
     if name == "grad" and not warns_of_gradient(owner):
         return gradient_of(owner)
+    if name == "is_leaf":
+        note_leaf(observer, owner, site)
     known = name in purity.TENSOR_ATTRIBUTES
     if raw is not MISSING and purity.is_trusted_object(owner) and (known or callable(raw)):
         return getattr(owner, name)
-    if known and type(raw) is property and purity.is_trusted(raw.fget):
-        return getattr(owner, name)
-    if callable(raw) and purity.is_trusted(raw):
+    is_property = known and type(raw) is property and purity.is_trusted(raw.fget)
+    if is_property or (callable(raw) and purity.is_trusted(raw)):
         return getattr(owner, name)
     if raw is MISSING and not observer.is_input(owner):
         observer.read_class(type(owner), name, MISSING, site)

@@ -17,6 +17,7 @@ from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.arrays import calls as arrays, of_tensors
 from fusegrad.tracer.observe.arrays.into_tensors import brought
 from fusegrad.tracer.observe.arrays.known import any_symbol, symbol_of
+from fusegrad.tracer.observe.arrays.untold import note_call
 from fusegrad.tracer.observe.leaves import name_of
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.numbers import is_standing, standing_for
@@ -29,6 +30,7 @@ _DRAWING = ("fusegrad.eager.random.random", "fusegrad.eager.random.drawing")
 
 def call(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
+    note_call(observer, function, args, site)
     if purity.is_door(function, args, kwargs):
         return observer.numbers.take(functools.partial(function, **kwargs))
     if observer.numbers.any_followed:

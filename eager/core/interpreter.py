@@ -111,3 +111,8 @@ def rebound(code: CodeType) -> set[str]:
     """
     stores = (i for i in dis.get_instructions(code) if i.opname in ("STORE_DEREF", "DELETE_DEREF"))
     return {store.argval for store in stores} & {*code.co_freevars}
+
+
+def is_raise(code: CodeType, offset: int) -> bool:
+    """Whether the instruction there is that of a `raise` or an `assert`."""
+    return dis.opname[code.co_code[offset]] == "RAISE_VARARGS"

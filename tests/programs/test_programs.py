@@ -35,7 +35,6 @@ NOT_REPLAYED = {
     "mask_gan_loss": "sets `criterion` of a TBCELoss object",
     "r_c3d": _SIZE,
     "roi_temporal_pool": _NUMBER,
-    "srgan": _OTHERS,
     "style_gan": _OTHERS,
     "triangulation_train": "sets anomaly mode",
     "yolo_solver": _SIZE,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import dis
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.interpreter import is_raise
 from fusegrad.eager.core.op import REGISTRY, TensorType
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export.files import ExportError
@@ -307,4 +307,4 @@ def _is_raised(error: Exception) -> bool:
         trace = trace.tb_next
     if trace is None or trace.tb_frame.f_globals.get("__name__", "").startswith("fusegrad."):
         return False
-    return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+    return is_raise(trace.tb_frame.f_code, trace.tb_lasti)

@@ -27,8 +27,7 @@ OTHERWISE = {
     ("conv_transpose", 1): "as above",
     ("conv_transpose", 2): "as above",
     "conv_weight": "a gradient: PyTorch's lie as the weight does",
-    "avg_pool_spread": "a gradient: PyTorch's lie as the operand does",
-    ("max_pool_put", 0): "as above",
+    ("max_pool_put", 0): "a gradient: PyTorch's lie as the operand does",
     ("angle", 0): "PyTorch's loop over complex angles writes rows, that over real ones does not",
     # What LAPACK leaves in the memory of a larger or of a transposed matrix.
     "linalg_lstsq": "a part of the right-hand sides, with gaps",

@@ -38,7 +38,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import OpenArray
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import method, public
-from fusegrad.eager.ops.inplace import ONE_OP, OneOp
+from fusegrad.eager.ops.inplace import IN_ITS_MEMORY, ONE_OP, OneOp
 from fusegrad.eager.ops.pointwise.declare_pointwise import (
     Unary,
     binary,
@@ -174,6 +174,14 @@ def _truncated_quotient(x: Any, y: Any) -> Tensor:
 neg: Unary = unary(
     "neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.", operator="neg", aliases=("negative",)
 )
+
+
+def _negated_in_memory(x: np.ndarray, out: np.ndarray) -> None:
+    """NumPy 2.4 with AVX-512 reads other elements than it writes, where it negates every fourth in place."""
+    np.negative(x if x.flags.c_contiguous else x.copy(), out=out)
+
+
+IN_ITS_MEMORY[ONE_OP[neg].op] = _negated_in_memory
 reciprocal = unary(
     "reciprocal",
     lambda x: 1 / x,

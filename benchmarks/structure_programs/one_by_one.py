@@ -92,19 +92,31 @@ def judge(library: Any, w: dict[str, Any]) -> Callable[..., Any]:
     return judged
 
 
+def leaf_of(library: Any, w: dict[str, Any]) -> Callable[[Any], Any]:
+    """What gives the state of a word."""
+
+    def leaf(word: Any) -> Any:
+        return library.nn.functional.embedding(word, w["table"])
+
+    return leaf
+
+
+def root_of(w: dict[str, Any]) -> Callable[[Any], Any]:
+    """What gives the loss of a whole, by its state."""
+
+    def root(h: Any) -> Any:
+        return (h * w["out"]).sum()
+
+    return root
+
+
 def trees(library: Any, width: int, jit: Callable[..., Any] = lambda f: f) -> Program:
     """A tree LSTM. jit: what is done to the functions of a leaf, of a node and of a root."""
     w = weights(library, width, "table", "gates", "bias", "out")
     words, nothing = [library.tensor(i) for i in range(WORDS)], library.zeros(width)
     cell = jit(tree_cell(library, w))
 
-    @jit
-    def leaf(word: Any) -> Any:
-        return library.nn.functional.embedding(word, w["table"])
-
-    @jit
-    def root(h: Any) -> Any:
-        return (h * w["out"]).sum()
+    leaf, root = jit(leaf_of(library, w)), jit(root_of(w))
 
     def state(node: Any) -> tuple[Any, Any]:
         if isinstance(node, int):
@@ -155,13 +167,7 @@ def parser(library: Any, width: int) -> Program:
     words, nothing = [library.tensor(i) for i in range(WORDS)], library.zeros(width)
     cell, judged = jit(tree_cell(library, w)), jit(judge(library, w))
 
-    @jit
-    def leaf(word: Any) -> Any:
-        return library.nn.functional.embedding(word, w["table"])
-
-    @jit
-    def root(h: Any) -> Any:
-        return (h * w["out"]).sum()
+    leaf, root = jit(leaf_of(library, w)), jit(root_of(w))
 
     def loss(numbers: list[int]) -> Any:
         stack: list[tuple[Any, Any]] = []

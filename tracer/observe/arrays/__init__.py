@@ -1,1 +1,1 @@
-"""NumPy's arrays in an observed run: constants, and those that a replay comes by anew."""
+"""What a replay comes by anew in an observed run: NumPy's arrays, and what indexes tensors."""

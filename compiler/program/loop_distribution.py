@@ -20,16 +20,17 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fusegrad.compiler.fuse.iteration_domain import is_creation
-from fusegrad.compiler.program.over_rounds import lifted, sum_of_products, transposed
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.families import Elementwise, View
 from fusegrad.eager.core.op import REGISTRY, TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.batches.rules import Call, rule_of
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, ancestors, identifier
@@ -42,6 +43,11 @@ _SINGLE_OR_DOUBLE = "fdFD"
 # What a value of a round follows from: what all rounds read alone; rows, too; what the round was handed.
 _SAME, _ROW, _HANDED = range(3)
 _ADD, _MATMUL, _PERMUTE, _CLONE = (REGISTRY[name] for name in ("add", "matmul", "permute", "clone"))
+# What is computed of the rows of all rounds as of those of each.
+_FAMILIES, _OTHERS = (
+    frozenset({"elementwise", "reduction", "contraction", "view"}),
+    frozenset({"cat", "embed"}),
+)
 
 
 def distributed(graph: Graph) -> Graph:
@@ -431,6 +437,32 @@ def _kinds(graph: Graph, carried: int, rows: int) -> dict[Value, int]:
         kind = _HANDED if stays else max((kinds[v] for v in equation.values()), default=_SAME)
         kinds.update(dict.fromkeys(equation.outputs, kind))
     return kinds
+
+
+def lifted(equation: Equation, args: Sequence[Any], are_rows: Sequence[bool], rounds: int) -> Tensor | None:
+    """What the equation gives in all rounds, one behind the other: what it is for a batch of them (`vmap`);
+    None where no rule says it.
+
+    args: its operands, of which those in `are_rows` have a first dimension for the rounds.
+    """
+    op = equation.op
+    if (op.family not in _FAMILIES and op.name not in _OTHERS) or not any(are_rows):
+        return None
+    call = Call(op, [*args], [*are_rows], dict(equation.params), rounds)
+    rule = rule_of(call)
+    made: Tensor | None = None if rule is None else rule(call)
+    return made
+
+
+def sum_of_products(left_transposed: Tensor, right: Tensor) -> Tensor:
+    """The sum of the products of so many matrices: [n, k, l] and [n, k, m] give [l, m]."""
+    left, right = (ops.flatten(t, 0, 1) for t in (left_transposed, right))
+    return ops.permute(left, (1, 0)) @ right
+
+
+def transposed(rows: Tensor) -> Tensor:
+    """The rows with their matrices transposed."""
+    return ops.permute(rows, (0, 2, 1))
 
 
 def size(value: Value) -> int:

@@ -118,13 +118,14 @@ def batch(batching: Batching, op: Op, operands: list[Any], batched: list[bool], 
     call = Call(op, operands, batched, params, batching.size)
     if isinstance(op, Random):
         batching.refuse_draws()
-    found = _rule_of(call)
+    found = rule_of(call)
     if found is None and isinstance(op, Composite):
         return NotImplemented
     return by_examples(call) if found is None else found(call)
 
 
-def _rule_of(call: Call) -> Batch | None:
+def rule_of(call: Call) -> Batch | None:
+    """How an op is done for all examples at once; None where no rule says it."""
     op = call.op
     found = RULES.get(op.name)
     if found is not None:
@@ -140,7 +141,7 @@ def _rule_of(call: Call) -> Batch | None:
 
 def has_rule(call: Call) -> bool:
     """Whether a batch is more than one example after the other."""
-    return isinstance(call.op, Composite) or _rule_of(call) not in (None, _alone)
+    return isinstance(call.op, Composite) or rule_of(call) not in (None, _alone)
 
 
 # Ops of numbers.

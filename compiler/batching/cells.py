@@ -36,6 +36,9 @@ from fusegrad.tracer.export.program import function_name
 from fusegrad.tracer.ir.graph import Equation, Value
 
 MOST_KINDS = 256
+# A call by itself is done op by op until that has taken as long as compiling: to compile an op takes about so
+# many times as long as to have NumPy do it, with its gradient.
+COMPILING = 256
 # So often a kind is recorded whose reads did not hold, before its calls are left to the program around them.
 TRIES = 4
 
@@ -125,6 +128,9 @@ class Cell(Kind):
         self._float = dtypes.default_float()
         self.builds = _builder(made)
         self._programs: dict[Any, BatchProgram] = {}
+        self._done_alone = 0
+        # Those give views, which programs do not.
+        self._is_plain = all(_owner(value, made) is value for value in self._values)
 
     def join(self, others: Sequence[Cell]) -> None:
         """Have calls of this kind and of others run as one, where one of them can stand for all."""
@@ -178,14 +184,22 @@ class Cell(Kind):
     # Doing calls.
 
     def as_one(self, batched: Sequence[bool], operands: Sequence[Tensor], size: int) -> tuple[Tensor, ...]:
-        key = (tuple(batched), state.grad_enabled, *[o.needs_grad for o in operands])
+        return self._run(tuple(batched), operands, size)
+
+    def alone(self, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        given = [*operands, *self.shared]
+        self._done_alone += 1
+        if self._done_alone > COMPILING and self._is_plain and state.interpreter is None:
+            return self._run((), given, None)
+        return tuple(self._evaluated(given))
+
+    def _run(self, batched: tuple[bool, ...], operands: Sequence[Tensor], size: int | None) -> Any:
+        """The results by a program for such operands."""
+        key = (batched, state.grad_enabled, *[o.needs_grad for o in operands])
         program = self._programs.get(key)
         if program is None:
             program = self._programs[key] = BatchProgram(self._evaluated, batched)
         return program.run([_dense(o) for o in operands[: self._count]] + [*operands[self._count :]], size)
-
-    def alone(self, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(self._evaluated([*operands, *self.shared]))
 
     def _evaluated(self, operands: Sequence[Any]) -> Sequence[Any]:
         graph = self._made.graph

@@ -13,11 +13,13 @@ lines of their own; and the arrays, tensors and objects that a small program mak
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,7 +154,7 @@ class Writer:
 
         name: what it is. Its file counts as fusegrad's own, so that messages name the user's line behind it.
         """
-        exec(compile(text, os.path.join(os.path.dirname(__file__), f"<{name}>"), "exec"), self.constants)
+        exec(_compiled(text, os.path.join(os.path.dirname(__file__), f"<{name}>")), self.constants)
         return self.constants.pop("answer")
 
     # Expressions.
@@ -337,6 +339,12 @@ class Writer:
         self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, {arena})")
         if placed.arena_bytes:
             self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")
+
+
+@functools.lru_cache(1 << 10)
+def _compiled(text: str, file: str) -> CodeType:
+    """The code of a source: of programs that differ in sizes alone, which are constants, it is the same."""
+    return compile(text, file, "exec")
 
 
 _HASHABLE = (type(operator.is_), type(np.ndarray.item), type(user_spot))

@@ -15,15 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.deferred.shape_patterns import Made
+from fusegrad.compiler.fastpath.straight import note_run
 from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.path import make_path
-from fusegrad.compiler.paths.segments import Segment, Stopped
+from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
 from fusegrad.compiler.paths.tree import Tree, unusual_layout
 from fusegrad.compiler.placement.memory_plan import copied
 from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout_of
 from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.sizes import has_symbols
+from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
@@ -88,6 +90,17 @@ class Part(NamedTuple):
     takes: list[tuple[str, Any]]
     gives: list[int]
     make_joint: Callable[[Segment], None]
+
+    def by_steps(self, leaves: Sequence[Tensor]) -> Sequence[Tensor] | None:
+        """The values, by the steps of a plan; None where an op refuses its input."""
+        run = replay.run(self.tree, leaves)
+        if isinstance(run, Stopped):
+            return None
+        if run.leaf.path.derivative.alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]
+            self.make_joint(run.leaf)
+        made: Sequence[Tensor] = run.finish()
+        note_run(self.tree)
+        return made
 
     def describe(self, kernels: bool = False) -> list[str]:
         """See `Program.describe`."""
@@ -244,12 +257,13 @@ class Stretch:
                 else _scalar(scalars, i)
                 for kind, i in part.takes
             ]
-            run = replay.run(part.tree, leaves)
-            if isinstance(run, Stopped):
-                return None
-            if run.leaf.path.derivative.alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]
-                part.make_joint(run.leaf)
-            found.update(zip(part.gives, run.finish(), strict=True))
+            answer = part.tree.root.answers.straight
+            made = MISSED if answer is None or state.inference else answer(leaves)
+            if made is MISSED:
+                made = part.by_steps(leaves)
+                if made is None:
+                    return None
+            found.update(zip(part.gives, made, strict=True))
         return found
 
     def _made(self, number: int, found: dict[int, Tensor]) -> Tensor:

@@ -112,13 +112,16 @@ class Answers:
     plans: the call plans, by whether they are of the joint program; derivation: that of the backward; derive:
     the latter written out, from a node and the gradients of all results; repetition: the plan of the forward
     for what backward reads. facts: for a node, what its backward needs of each input and result, by whether
-    its forward kept what backward reads.
+    its forward kept what backward reads. runs: how often the steps of a plan have answered a tree without
+    guards that is not asked about its arguments; straight: these written out, from the leaves.
     """
 
     plans: dict[bool, Any] = field(default_factory=dict)
     derivation: Any = None
     repetition: Any = None
     derive: Callable[[Any, Sequence[Tensor]], Any] | None = None
+    runs: int = 0
+    straight: Callable[[Sequence[Tensor]], Any] | None = None
     facts: dict[bool, Any] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
 

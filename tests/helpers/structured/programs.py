@@ -1,8 +1,8 @@
 """Random programs over trees: branches on values, shared weights, effects, writes, exceptions.
 
 `program(seed)` writes the source of a function of one tree; `Outcome.of` runs it for several trees, one by
-one or batched, and keeps all that can be told afterwards: values, gradients, effects in each example, the
-exception.
+one or batched, some of them again and again, as what is compiled answers later calls, and keeps all that can
+be told afterwards: values, gradients, effects in each example, the exception.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ CELLS = (
     (("", "c * s"), "p.scale = depth % 3 * 0.5; {z} = cell({x}, {y})"),
     (("", "F.embedding(c.argmax(), p.table) + a"), "{z} = cell({x}, {y})"),
 )
+OF_THREE = ((", other", "c * other"), "{z} = cell(d, e, {z})")
 CELL_STATEMENTS = (
     "if c.sum() > 0.3: c = c * 0.5",
     "p.log.append('cell')",
@@ -128,6 +129,8 @@ CELL_CALLS = (
     "if node[0] == 7: {z} = word(fg.tensor(12))",
     "{call}; {x} = {x}.clone(); {x}.mul_(0.5)",
 )
+# Tensors that are the same for all examples, as one or as two.
+SAME_FOR_ALL = "    d, e = (p.first, p.second) if isinstance(node[1], int) else (p.second, p.second)\n"
 WORD = "word(fg.tensor(node))"
 
 
@@ -152,12 +155,15 @@ def program(seed: int) -> str:
     cells = random.Random(seed + 1) if seed >= 2000 and seed % 2 else None
     lines = [HEAD.format(leaf=draw.choice(LEAVES))]
     if cells is not None:
-        head, call = cells.choice(CELLS)
+        head, call = cells.choice((*CELLS, OF_THREE, OF_THREE, OF_THREE) if turns(seed) > 1 else CELLS)
         leaf = WORD if cells.random() < 0.5 else draw.choice(LEAVES)
         lines = [_cell(cells, head), HEAD.format(leaf=leaf)]
 
-    def filled(text: str) -> str:
-        x, y, z = (draw.choice("abc") for _ in range(3))
+    if turns(seed) > 1:
+        lines.append(SAME_FOR_ALL)
+
+    def filled(text: str, names: str = "abc") -> str:
+        x, y, z = (draw.choice(names) for _ in range(3))
         return text.format(x=x, y=y, z=z, k=round(draw.uniform(-1, 1), 2), big=round(draw.uniform(1, 6), 2))
 
     def statements(count: int, indent: int) -> None:
@@ -165,7 +171,8 @@ def program(seed: int) -> str:
             kind, pad = draw.random(), "    " * indent
             if cells is not None and cells.random() < 0.4:
                 around = cells.choice(CELL_CALLS) if cells.random() < 0.3 else "{call}"
-                lines.append(f"{pad}{filled(around.replace('{call}', call))}\n")
+                names = "abcde" if turns(seed) > 1 else "abc"
+                lines.append(f"{pad}{filled(around.replace('{call}', call), names)}\n")
             elif kind < 0.55:
                 lines.append(f"{pad}{draw.choice('abc')} = {filled(draw.choice(VALUES))}\n")
             elif kind < 0.75:
@@ -183,6 +190,13 @@ def program(seed: int) -> str:
     statements(draw.randrange(2, 7), 1)
     lines.append(f"    return {draw.choice(('c', 'a + c', '(a, c)[1]', 'fg.tanh(c) * 0.9'))}\n")
     return "".join(lines)
+
+
+def turns(seed: int) -> int:
+    """How often the program of a seed runs. From 4000 on every second one that calls jitted functions runs
+    until what is compiled for some numbers of calls answers.
+    """
+    return 5 if seed >= 4000 and seed % 4 == 3 else 1
 
 
 def trees(seed: int, count: int) -> list[Any]:
@@ -210,6 +224,7 @@ class Parameters:
         self.ws = [made(4, 4), made(4, 4)]
         self.inputs = fg.randn(10, 4, dtype=fg.float64)
         self.eye, self.counter = fg.eye(4, dtype=fg.float64), fg.zeros((), dtype=fg.float64)
+        self.first, self.second = made(4), made(4)
         self.log: list[str] = []
         self.scale = 0.5
 
@@ -236,26 +251,24 @@ class Outcome(NamedTuple):
         name = f"<program {seed}>"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)  # `jit` reads it
         exec(compile(source, name, "exec", dont_inherit=True), space)
-        examples = [(tree, []) for tree in trees(seed, count)]
 
         def one(example: tuple[Any, list[Any]]) -> Any:
             return space["f"](example[0], parameters, example[1])
 
-        made: list[Any] = []
-        error, refused = None, False
-        try:
-            made = fg.batched(one)(examples) if batch else [one(example) for example in examples]
-        except Exception as raised:
-            frames = [f for f in traceback.extract_tb(raised.__traceback__) if "<program" in f.filename]
-            error = (type(raised).__name__, str(raised), frames[-1].lineno or 0)
-            refused = "batched: example" in str(raised)
-        logs = [log for _, log in examples]
-        if error is not None:
-            return cls([], [], logs, error, refused)
-        told = [(m.tolist(), m.requires_grad, m.stride(), m.is_leaf, m._version) for m in made]
-        if any(m.requires_grad for m in made):
-            sum(((m * (i + 1)).sum() for i, m in enumerate(made)), start=fg.zeros(())).backward()
-        logs = [[_told(entry) for entry in log] for log in logs]
+        told: list[Any] = []
+        logs: list[Any] = []
+        for turn in range(turns(seed)):
+            examples = [(tree, []) for tree in trees(seed + turn, count)]
+            try:
+                made = fg.batched(one)(examples) if batch else [one(example) for example in examples]
+            except Exception as raised:
+                frames = [f for f in traceback.extract_tb(raised.__traceback__) if "<program" in f.filename]
+                error = (type(raised).__name__, str(raised), frames[-1].lineno or 0)
+                return cls([], [], [log for _, log in examples], error, "batched: example" in str(raised))
+            told += [(m.tolist(), m.requires_grad, m.stride(), m.is_leaf, m._version) for m in made]
+            if any(m.requires_grad for m in made):
+                sum(((m * (i + 1)).sum() for i, m in enumerate(made)), start=fg.zeros(())).backward()
+            logs += [[_told(entry) for entry in log] for _, log in examples]
         gradients = [None if p.grad is None else p.grad.tolist() for p in parameters.leaves()]
         return cls([*told, parameters.counter.item(), len(parameters.log)], gradients, logs, None)
 

@@ -6,6 +6,8 @@ the code by the ops that were asked for, and a batch by its kind.
 
 from __future__ import annotations
 
+from typing import Any
+
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.call_plan.expressions import Name
 from fusegrad.compiler.call_plan.python_writer import TooDifficult, Writer
@@ -42,7 +44,7 @@ def note_run(tree: Tree) -> None:
             raise
 
 
-def _written(tree: Tree, plan: Plan) -> object:
+def _written(tree: Tree, plan: Plan) -> Any:
     """What gives the result, from the leaves; MISSED where the steps say that they cannot."""
     if any(isinstance(step, Ask) for step in plan.before):
         raise TooDifficult

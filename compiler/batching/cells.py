@@ -96,6 +96,7 @@ class Cell(Kind):
     """
 
     parts = False
+    costs = (25.0, 50.0)
 
     def __init__(self, name: str, made: Capture, leaves: Sequence[Any]) -> None:
         outputs = [output for output in made.outputs if output.kind == "value"]

@@ -241,7 +241,8 @@ class Writer:
         self.lines += ["try:", line, *self.unless_it_raises()]
 
     def _unpack(self, step: Unpack) -> None:
-        self.lines.append(f"{', '.join(step.names)}, = {self.text_of(step.value)}")
+        names = f"{', '.join(step.names)}," if step.names else "()"
+        self.lines.append(f"{names} = {self.text_of(step.value)}")
 
     def _do(self, step: Do) -> None:
         self.lines.append(self.text_of(step.value))

@@ -231,7 +231,8 @@ def ask_before_write(version: list[Any], reader: Any) -> None:
     if len(version) < 3:
         version.append([])
     readers = version[2]
-    if len(readers) >= MANY:
+    many = len(readers)
+    if many >= MANY and not many & (many - 1):  # each time that there are twice as many
         readers[:] = [r for r in readers if r() is not None]
     readers.append(weakref.ref(reader))
 

@@ -21,34 +21,27 @@ def in_groups(
     is, and which one takes it.
     """
     size = len(kinds)
-    missing = np.bincount(takers, minlength=size)
-    order = np.argsort(givers, kind="stable")
-    takers = takers[order]
-    ends = np.cumsum(np.bincount(givers, minlength=size))
-    begins = ends - np.bincount(givers, minlength=size)
-    _, kind_of = np.unique(np.asarray(kinds), return_inverse=True)
-    depth_of = np.asarray(depths)
-    count = np.bincount(kind_of)
-    total = np.bincount(kind_of, weights=depth_of)
-    ready: dict[int, list[np.ndarray]] = {}
-
-    def come(calls: np.ndarray) -> None:
-        of = kind_of[calls]
-        for kind in dict.fromkeys(of.tolist()):
-            ready.setdefault(kind, []).append(calls[of == kind])
-
-    come(np.flatnonzero(missing == 0))
+    missing = np.bincount(takers, minlength=size).tolist()
+    taking = takers[np.argsort(givers, kind="stable")].tolist()
+    ends = [0, *np.cumsum(np.bincount(givers, minlength=size)).tolist()]
+    count: dict[int, int] = {}
+    total: dict[int, int] = {}
+    # Lists, since most groups are small: for these each step of NumPy's takes longer than all of it.
+    ready: dict[int, list[int]] = {}
+    for call, kind in enumerate(kinds):
+        count[kind] = count.get(kind, 0) + 1
+        total[kind] = total.get(kind, 0) + depths[call]
+        if not missing[call]:
+            ready.setdefault(kind, []).append(call)
     while ready:
         kind = min(ready, key=lambda k: (total[k] / count[k], k))
-        parts = ready.pop(kind)
-        group = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        yield group
+        group = ready.pop(kind)
+        group.sort()
+        yield np.array(group)
         count[kind] -= len(group)
-        total[kind] -= depth_of[group].sum()
-        lengths = ends[group] - begins[group]
-        reached = int(lengths.sum())
-        if reached:
-            starts = np.repeat(begins[group] - np.cumsum(lengths) + lengths, lengths)
-            given = takers[starts + np.arange(reached)]
-            np.subtract.at(missing, given, 1)
-            come(np.unique(given[missing[given] == 0]))
+        for call in group:
+            total[kind] -= depths[call]
+            for taker in taking[ends[call] : ends[call + 1]]:
+                missing[taker] -= 1
+                if not missing[taker]:
+                    ready.setdefault(kinds[taker], []).append(taker)

@@ -177,10 +177,13 @@ def joined(pieces: Sequence[Piece], size: int) -> Tensor:
         whole = parts[0] if len(parts) == 1 else ops.cat(parts, 0)
         order = np.argsort(np.concatenate([piece.calls for piece in pieces]))
         return _rows(whole, order)
-    first = pieces[0].whole.array
-    array = np.empty((size, *first.shape[1:]), first.dtype)
-    for piece in pieces:
-        array[piece.calls] = piece.whole.array[piece.rows]
+    first = pieces[0]
+    if len(pieces) == 1:
+        array = first.whole.array[first.rows]  # of all calls, in their order
+    else:
+        array = np.empty((size, *first.whole.array.shape[1:]), first.whole.array.dtype)
+        for piece in pieces:
+            array[piece.calls] = piece.whole.array[piece.rows]
     physical = wrap(array)
     if state.grad_enabled and any(piece.whole.needs_grad for piece in pieces):
         Joined(pieces, physical)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fusegrad.eager.batching import side_by_side
 from fusegrad.eager.batching.batcher import Batcher
+from fusegrad.eager.batching.costs import costs_of
 from fusegrad.eager.batching.report import Report
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.handlers import in_charge
@@ -30,7 +31,8 @@ class batched:
     examples go on, until all of them ask or are at their end. Then ops of one kind (the same op, constants,
     shapes and weights) are done as one, and so are their gradients. Each example's effects keep their order;
     those of several examples may mix. Random numbers are drawn when they are asked for. `explain()` tells of
-    the batches of the last call. What is raised is what would be raised one by one. Raises RuntimeError where
+    the batches of the last call. Where a batch of these programs has shown that so few examples would lose by
+    it, they run one by one. What is raised is what would be raised one by one. Raises RuntimeError where
     an example writes a tensor that a later one has used already.
 
     >>> import fusegrad as fg
@@ -64,10 +66,16 @@ class batched:
         if len(given) < 2:
             report.note("one example goes unbatched")
             return [one(*example) for example in given]
+        why = costs_of(self._function).loses(len(given)) if state.interpreter is None else ""
+        if why:
+            report.note(why)
+            return [one(*example) for example in given]
         batcher = Batcher(report)
         # A recorder follows one line of calls, and so does whoever else is in charge outside.
         if batcher.outside is None and side_by_side.has_coroutines():
-            return batcher.run(side_by_side.run, batcher, one, given)
+            made = batcher.run(side_by_side.run, batcher, one, given)
+            report.costs.keep(self._function, len(given))
+            return made
         report.note(_NO_COROUTINES if batcher.outside is None else "examples run in a recorded function")
         return batcher.run(lambda: [one(*example) for example in given])
 

@@ -278,6 +278,7 @@ class Batcher(Interpreter, Waits):
             if not table.count:
                 return
             self.report.stop(why)
+            self.report.costs.waited(table.count)
             calls, givers, takers = table.needed()
             kinds, depths = table.kinds, table.depths
             own = [kinds[call].runs_as.number for call in calls.tolist()]
@@ -292,7 +293,7 @@ class Batcher(Interpreter, Waits):
                 self.beneath(run)
             self._note_reads()
             if sweeps:
-                table.sweep()
+                table.sweep_in_time()
 
     def await_values(self, why: str, tensor: Tensor | None = None) -> None:
         """Have done what waits, or at least what gives a tensor; other examples may go on before."""
@@ -352,8 +353,11 @@ class Batcher(Interpreter, Waits):
             return found
         if self.outside is not None:
             return ops.clone(found)
-        array = np.empty_like(expected.view(np.ndarray))
-        array[...] = found.array
+        if expected.ndim < 2:
+            array = found.array.copy()
+        else:
+            array = np.empty_like(expected.view(np.ndarray))
+            array[...] = found.array
         own = wrap(array)
         own.needs_grad, own.maker, own.output_index = found.needs_grad, found.maker, found.output_index
         return own
@@ -375,6 +379,10 @@ class Batcher(Interpreter, Waits):
             self._table.is_unsure(tensor)
             self._reads(tensor)
         self._tell("reach", tensor)
+
+    def leave(self, tensor: Tensor, door: str, value: Any) -> Any:
+        """Whoever opens a door has reached the tensor before."""
+        return None if self.outside is None else self.beneath(self.outside.leave, tensor, door, value)
 
     def _reads(self, tensor: Tensor) -> None:
         if self.parks is not None:

@@ -19,12 +19,12 @@ class Columns:
     """The operands of calls that are to be one, place by place.
 
     calls: in the order in which most operands lie side by side already. batched: which places have others for
-    each call.
+    each call. copied: how many operands were put side by side.
     """
 
     def __init__(self, table: Table, calls: np.ndarray, values: np.ndarray) -> None:
         """values: the numbers of what the calls take, a row for each."""
-        self._table, self._repeated = table, -1
+        self._table, self._repeated, self.copied = table, -1, 0
         holders, rows = table.holders[values], table.rows[values]
         differs = ((holders != holders[0]) | (rows != rows[0])).any(0)
         self.batched: list[bool] = (differs | (holders[0] >= 0)).tolist()
@@ -83,28 +83,36 @@ class Columns:
     def _in_place(self, column: int) -> bool:
         """Whether these are all rows of one tensor, in their order."""
         holders, rows = self._holders[column], self._rows[column]
-        if holders[0] < 0 or (holders != holders[0]).any():
+        last = len(rows) - 1
+        if holders[0] < 0 or rows[0] or rows[last] != last or (holders != holders[0]).any():
             return False
-        return len(self._table.results(int(holders[0])).physical.array) == len(rows) and bool(
-            (rows == np.arange(len(rows))).all()
-        )
+        whole = self._table.results(int(holders[0])).physical.array
+        return len(whole) == len(rows) and bool((rows == np.arange(len(rows))).all())
 
     def _side_by_side(self, holders: np.ndarray, rows: np.ndarray) -> Operand:
         """Tensors, and rows of others, as the rows of one."""
+        table = self._table
+        self.copied += 1
+        of: dict[int, tuple[list[int], list[int]]] = {}  # by the holder: which calls, and which of its rows
+        alone: dict[tuple[int, int], int] = {}  # tensors by themselves, and which row each will be
+        for call, (holder, row) in enumerate(zip(holders.tolist(), rows.tolist(), strict=True)):
+            if holder < 0:
+                row = alone.setdefault((holder, row), len(alone))
+                holder = OWN
+            calls, own = of.get(holder) or of.setdefault(holder, ([], []))
+            calls.append(call)
+            own.append(row)
         pieces: list[Piece] = []
-        for holder in sorted({*holders.tolist()} - {OWN, COMMON}):
-            calls = np.flatnonzero(holders == holder)
-            result = self._table.results(holder)
-            reached = None if result.group is None else result.group.reached
-            pieces.append(Piece(result.physical, calls, rows[calls], reached, result.output))
-        calls = np.flatnonzero(holders < 0)
-        if len(calls):
-            codes, own = np.unique(_codes(holders[calls], rows[calls]), return_inverse=True)
-            part, node = _stacked([_of_code(self._table, code) for code in codes.tolist()])
-            pieces.append(Piece(part, calls, own, None if node is None else node.reached, 0))
-        feeds = [
-            Feed(piece.reached, piece.calls, piece.rows) for piece in pieces if piece.reached is not None
-        ]
+        for holder, places in of.items():
+            if holder == OWN:
+                physical, node = _stacked([table.single(*where) for where in alone])
+                reached, output = None if node is None else node.reached, 0
+            else:
+                result = table.results(holder)
+                physical, output = result.physical, result.output
+                reached = None if result.group is None else result.group.reached
+            pieces.append(Piece(physical, *map(np.array, places), reached, output))
+        feeds = [Feed(p.reached, p.calls, p.rows) for p in pieces if p.reached is not None]
         return Operand(joined(pieces, len(rows)), True, feeds)
 
 

@@ -62,6 +62,8 @@ class Groups:
             compute = functools.partial(kind.as_one, batched)
             group = Group(compute, operands, kind.saved(operands), made, size)
             made = group.in_front_of(made)
+        shared = [o.value for o in operands if not o.many]
+        self._report.costs.group(kind, size, columns.copied, shared, group is not None)
         self._table.hold(
             self._table.first_results(columns.calls), [Rows(m, group, k) for k, m in enumerate(made)]
         )
@@ -70,6 +72,7 @@ class Groups:
     def _shared(self, kind: Kind, columns: Columns) -> None:
         """Calls that take the same tensors are done once, where nobody can tell one result from another."""
         made = kind.alone([tensor for tensor, _ in columns.examples()])
+        self._report.costs.group(kind, len(columns.calls), 0, (), False)
         self._table.share(self._table.first_results(columns.calls), made)
         self._report.batch(kind.name, len(columns.calls))
 
@@ -78,4 +81,5 @@ class Groups:
         for call in calls.tolist():
             made = kind.alone([table.value(value) for value in table.operands[call]])
             table.give(table.firsts[call], made)
+        self._report.costs.alone(kind, len(calls), any(m.needs_grad for m in made))
         self._report.alone(kind.name, why, len(calls))

@@ -59,7 +59,8 @@ class Kind:
     value for each of these; block: the same as words, for native code. node: stands for the place on the
     graph of what waits. is_view: whether what it gives is memory of what it takes. parts: whether calls with
     other shared tensors are others. shared: tensors that all calls take besides. runs_as: the kind that does
-    such calls. facts: tensors that must have these arrays, and need gradients or not.
+    such calls. facts: tensors that must have these arrays, and need gradients or not. costs: of a call by
+    itself, without and with gradients (`costs.py`).
     """
 
     __slots__ = ("block", "mode", "node", "number", "repeated", "results", "runs_as", "types")
@@ -69,6 +70,7 @@ class Kind:
     parts = True
     shared: Sequence[Tensor] = ()
     facts: Sequence[tuple[Tensor, Any, bool]] = ()
+    costs = (6.0, 15.0)
 
     def __init__(self, mode: bool, text: str) -> None:
         self.number, self.mode, self.runs_as = next(_numbers), mode, self

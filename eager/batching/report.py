@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+from fusegrad.eager.batching.costs import Costs
+
 
 class Report:
-    """Counts what was done as one, and what was not, and why."""
+    """Counts what was done as one, and what was not, and why. costs: what that has cost."""
 
     def __init__(self) -> None:
         self._batches: dict[str, Counter[int]] = {}
         self._alone: Counter[tuple[str, str]] = Counter()
         self._stops: Counter[str] = Counter()
         self._notes: list[str] = []
+        self.costs = Costs()
 
     def batch(self, name: str, size: int) -> None:
         """So many calls were done as one."""

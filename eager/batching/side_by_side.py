@@ -111,6 +111,7 @@ def _side_by_side(
             parked = [example for example in going[:begun] if not example.is_over]
             if not parked:
                 break
+            batcher.report.costs.asked(len(parked))
             batcher.execute("all examples asked for values")
             for example in parked:
                 failed = _step(batcher, example) or failed

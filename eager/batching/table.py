@@ -107,6 +107,7 @@ class Table:
         self.fresh: dict[int, int] = {}
         self.sure: dict[int, int] = {}
         self._outside: dict[int, int] = {}
+        self._kept = 0, 0  # how many values, and bytes, the last sweep has left
         self._clear()
 
     def _clear(self) -> None:
@@ -116,7 +117,7 @@ class Table:
             rows.clear()
         for known in (self.numbers, self.bases, self.fresh, self.sure, self._outside):
             known.clear()
-        self.begin = self._made = 0
+        self.begin = self._made = self._bytes = 0
         self._makers, self._firsts, self._holders, self._rows = Row(), Row(), Row(), Row()
         self._starts, self._taken = Row(0), Row()
         self._results: dict[int, Rows] = {}
@@ -264,6 +265,8 @@ class Table:
     def is_taken(self) -> None:
         """All that waited is done from now on, or about to be."""
         natively.noted(self.count)
+        first = self.firsts[self.begin]
+        self.depths[first:] = [0] * (len(self.depths) - first)
         self.begin = len(self.kinds)
 
     def hold(self, firsts: np.ndarray, made: Sequence[Rows]) -> None:
@@ -271,6 +274,7 @@ class Table:
         for output, rows in enumerate(made):
             self._made = number = self._made + 1
             self._results[number] = rows
+            self._bytes += rows.physical.array.nbytes
             self.holders[firsts + output] = number
             self.rows[firsts + output] = np.arange(len(firsts))
 
@@ -325,6 +329,14 @@ class Table:
 
     # Forgetting.
 
+    def sweep_in_time(self) -> None:
+        """Forget what nobody has any more, if there may be as much of it as of what was kept last time. So
+        the work is in proportion to what comes, and at most twice as much memory is held as somebody needs.
+        """
+        if len(self.numbers) > 2 * self._kept[0] or self._bytes > 2 * self._kept[1]:
+            self.sweep()
+            self._kept = len(self.numbers), self._bytes
+
     def sweep(self) -> None:
         """Forget what nobody has any more; all is done that waited."""
         numbers, tensors = self.numbers, self.tensors
@@ -340,11 +352,10 @@ class Table:
         if not numbers:
             self._clear()
             return
-        for value in numbers.values():
-            self.depths[value] = 0
         live = np.fromiter(numbers.values(), np.int64, len(numbers))
         kept = {*self.holders[live].tolist()}
         self._results = {number: rows for number, rows in self._results.items() if number in kept}
+        self._bytes = sum(rows.physical.array.nbytes for rows in self._results.values())
 
     def _forget(self, dead: list[tuple[int, int]]) -> None:
         numbers, tensors = self.numbers, self.tensors

@@ -150,7 +150,10 @@ if hasattr(os, "register_at_fork"):
 def give_values(values: Iterable[Any]) -> None:
     """Have the tensors among `values` computed that wait in other threads, if any are `putting_off`."""
     thread = threading.get_ident()
-    if all(run.thread == thread for run in putting_off.copy()):
+    for run in putting_off.copy():
+        if run.thread != thread:
+            break
+    else:
         return
     for tensor in values:
         if isinstance(getattr(tensor, "array", None), StandIn):

@@ -23,9 +23,15 @@ def answer(op: Op, args: tuple[Any, ...], params: Params) -> Any:
 
     One meta tensor among the operands is enough, as functions that are made of ops bring masks and indices.
     """
-    place = params.get("place") or (state.making if not any(isinstance(a, Tensor) for a in args) else None)
-    if place is not META and not any(isinstance(a, Tensor) and type(a.array) is MetaArray for a in args):
-        return None
+    making = state.making
+    for a in args:  # spelled out: all ops come by here while anything waits
+        if isinstance(a, Tensor):
+            if type(a.array) is MetaArray:
+                break
+            making = None
+    else:
+        if (params.get("place") or making) is not META:
+            return None
     if state.interpreter is not None:
         state.interpreter.effect("uses tensors of the meta device")
     if "place" in params:

@@ -11,8 +11,10 @@ import linecache
 import random
 import traceback
 from typing import Any, NamedTuple
+from unittest import mock
 
 import fusegrad as fg
+from fusegrad.eager.batching.costs import Costs
 
 HEAD = """def f(node, p, log, depth=0):
     if isinstance(node, int):
@@ -260,7 +262,8 @@ class Outcome(NamedTuple):
         for turn in range(turns(seed)):
             examples = [(tree, []) for tree in trees(seed + turn, count)]
             try:
-                made = fg.batched(one)(examples) if batch else [one(example) for example in examples]
+                with mock.patch.object(Costs, "loses", return_value=""):  # so few would go one by one
+                    made = fg.batched(one)(examples) if batch else [one(example) for example in examples]
             except Exception as raised:
                 frames = [f for f in traceback.extract_tb(raised.__traceback__) if "<program" in f.filename]
                 error = (type(raised).__name__, str(raised), frames[-1].lineno or 0)

@@ -103,7 +103,7 @@ class Columns:
             calls.append(call)
             own.append(row)
         pieces: list[Piece] = []
-        for holder, places in of.items():
+        for holder, (calls, own) in of.items():
             if holder == OWN:
                 physical, node = _stacked([table.single(*where) for where in alone])
                 reached, output = None if node is None else node.reached, 0
@@ -111,7 +111,7 @@ class Columns:
                 result = table.results(holder)
                 physical, output = result.physical, result.output
                 reached = None if result.group is None else result.group.reached
-            pieces.append(Piece(physical, *map(np.array, places), reached, output))
+            pieces.append(Piece(physical, np.array(calls), np.array(own), reached, output))
         feeds = [Feed(p.reached, p.calls, p.rows) for p in pieces if p.reached is not None]
         return Operand(joined(pieces, len(rows)), True, feeds)
 

@@ -55,6 +55,7 @@ from fusegrad.eager.batching.batched import batched as batched, batching as batc
 from fusegrad.eager.core import dtypes as _dtypes
 from fusegrad.eager.core.dtypes import (
     DType as _DType,
+    HalfType as _HalfType,
     _BFloat16 as _BFloat16,
     can_cast as can_cast,
     finfo as finfo,
@@ -618,7 +619,7 @@ def fliplr(input: _Tensor) -> _Tensor: ...
 def flipud(input: _Tensor) -> _Tensor: ...
 
 float: _DType
-float16: _DType
+float16: _HalfType
 float32: _DType
 float64: _DType
 
@@ -718,7 +719,7 @@ def gru_cell(
 ) -> _Tensor: ...
 def gt(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 
-half: _DType
+half: _HalfType
 
 def hamming_window(
     window_length: _int, periodic: _bool = True, alpha: _float = 0.54, beta: _float = 0.46, **options: _Any

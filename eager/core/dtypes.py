@@ -64,47 +64,83 @@ class DType:
         return np.finfo(self.numpy)
 
 
-class _BFloat16(DType):
-    """bfloat16, which NumPy has from the library ml_dtypes: that is loaded when somebody first needs it."""
+class HalfType(DType):
+    """A float of two bytes, whose ops compute in float32: the first that is used does what that needs."""
 
     __slots__ = ("_loaded",)
+    is_used = False  # whether there may be arrays of such a type
 
-    def __init__(self) -> None:
-        self.name, self.short, self.category = "bfloat16", "bf16", CATEGORY["V"]
+    def __init__(self, name: str, short: str, category: int) -> None:
+        self.name, self.short, self.category = name, short, category
         self._loaded: np.dtype | None = None
 
     @property
     def numpy(self) -> np.dtype:  # type: ignore[override]
         if self._loaded is None:
-            self._load()
-        assert self._loaded is not None
+            self._loaded = self._load()
+            FROM_NUMPY[self._loaded] = self
+            if not HalfType.is_used:
+                HalfType.is_used = True
+                for prepare in BEFORE_HALVES:
+                    prepare()
         return self._loaded
 
-    def _load(self) -> None:
-        import ml_dtypes
-
-        self._loaded = np.dtype(ml_dtypes.bfloat16)
-        FROM_NUMPY[self._loaded] = self
-        for prepare in BEFORE_BFLOAT16:
-            prepare()
+    def _load(self) -> np.dtype:
+        return np.dtype(self.name)
 
     def limits(self) -> Any:
-        import ml_dtypes
-
-        return ml_dtypes.finfo(self.numpy)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether there may be arrays of it."""
-        return self._loaded is not None
+        """What `finfo` says of it."""
+        return np.finfo(self.numpy)
 
     @property
     def itemsize(self) -> int:
         return 2
 
 
-# What has to be done before there are arrays of bfloat16.
-BEFORE_BFLOAT16: list[Callable[[], None]] = []
+class _BFloat16(HalfType):
+    """bfloat16, which NumPy has from the library ml_dtypes: that is loaded when somebody first needs it."""
+
+    __slots__ = ()
+
+    def _load(self) -> np.dtype:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+
+    def limits(self) -> Any:
+        import ml_dtypes
+
+        return ml_dtypes.finfo(self.numpy)
+
+
+class _FromNumpy(dict[Any, DType]):
+    """Dtypes by NumPy's; half types are there when they are first asked for."""
+
+    def __missing__(self, dtype: Any) -> DType:
+        for half in (float16, bfloat16):
+            if str(dtype) == half.name:
+                return FROM_NUMPY[half.numpy]
+        raise KeyError(dtype)
+
+    def __contains__(self, dtype: Any) -> bool:
+        return self.get(dtype) is not None
+
+    def get(self, dtype: Any, default: Any = None) -> Any:
+        """The dtype, or `default` where NumPy's is none of ours."""
+        try:
+            return self[dtype]
+        except KeyError:
+            return default
+
+
+# What has to be done before there are arrays of a half type.
+BEFORE_HALVES: list[Callable[[], None]] = []
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """Whether an array of this dtype is one of float16 or bfloat16."""
+    return dtype.char == "e" or dtype.kind == "V"
+
 
 bool_ = DType("bool", "bool")
 uint8 = DType("uint8", "u8")
@@ -115,10 +151,10 @@ int64 = DType("int64", "i64")
 uint16 = DType("uint16", "u16")
 uint32 = DType("uint32", "u32")
 uint64 = DType("uint64", "u64")
-float16 = DType("float16", "f16")
+float16 = HalfType("float16", "f16", CATEGORY["f"])
 float32 = DType("float32", "f32")
 float64 = DType("float64", "f64")
-bfloat16 = _BFloat16()
+bfloat16 = _BFloat16("bfloat16", "bf16", CATEGORY["V"])
 complex64 = DType("complex64", "c64")
 complex128 = DType("complex128", "c128")
 
@@ -131,7 +167,7 @@ ALL = (
     *(bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128),
     *(uint16, uint32, uint64),
 )
-FROM_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL}
+FROM_NUMPY: dict[Any, DType] = _FromNumpy({d.numpy: d for d in ALL if d is not float16})
 FROM_SHORT: dict[str, DType] = {d.short: d for d in (*ALL, bfloat16)}
 # What Python numbers are; a compiler adds what stands for some.
 PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, complex: complex64}
@@ -239,7 +275,13 @@ def holds(dtype: np.dtype, low: Any, high: Any) -> bool:
 
 def opmath(dtype: np.dtype) -> np.dtype:
     """What an op computes in: for half precision, single."""
-    return float32.numpy if dtype.kind == "V" or dtype.char == "e" else dtype
+    return float32.numpy if is_half(dtype) else dtype
+
+
+def in_digits_of(half: np.dtype, number: Any) -> float:
+    """A number as a half type holds it."""
+    with np.errstate(over="ignore"):
+        return float(np.asarray(number).astype(half))
 
 
 _FITS = 1e18  # below, float32 and float64 take every number

@@ -17,7 +17,6 @@ from fusegrad.eager.core import dtypes, large
 from fusegrad.eager.core.errors import NoMemoryError, located
 from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
-from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.meta import MetaArray
 from fusegrad.eager.core.shared import Untracked
 from fusegrad.eager.core.sizes import unequal
@@ -85,77 +84,6 @@ class Rule:
     def saved_outputs(self, number: int) -> Sequence[int]:
         """Which of so many outputs backward keeps."""
         return range(number) if ("outputs", None) in self.sources else self.outputs
-
-
-def _is_bfloat16(operand: Any) -> bool:
-    dtype = getattr(operand, "dtype", None)
-    return isinstance(dtype, np.dtype) and dtype.kind == "V"
-
-
-# Ops that ask for the numbers next to one, which float32 has others.
-_STEPS_OF_ITS_OWN = ("nextafter",)
-
-
-def _widened(value: Any) -> Any:
-    """What a gradient rule gets in place of bfloat16."""
-    if isinstance(value, Tensor) and _is_bfloat16(value.array):
-        return ops.cast(value, dtypes.float32)
-    return value
-
-
-def _take_bfloat16(op: Op) -> None:
-    """Have an op compute in float32 where it gets bfloat16, and round what it gives, as PyTorch does.
-
-    So do gradient rules, whose result is rounded once. Views are left as they are, and rounds of loops, whose
-    ops are rounded each. Done when bfloat16 is first used: programs without it do not ask.
-    """
-    if op.view or op.family == "rolled" or op.name in _STEPS_OF_ITS_OWN:
-        return
-    evaluate, infer = op.evaluate, op.infer
-    single, half = dtypes.float32.numpy, dtypes.bfloat16.numpy
-
-    def rounds(operands: Sequence[Any], params: Params) -> bool:
-        """Whether float32 stands for bfloat16 in what it gives."""
-        return params.get("dtype") is None and dtypes.result_type(operands) == half
-
-    def evaluated(args: Sequence[Any], params: Params) -> Any:
-        operands = [a.array if isinstance(a, Tensor) else a for a in args]
-        if not any(map(_is_bfloat16, operands)):
-            return evaluate(args, params)
-        wide = [wrap(o.astype(single)) if _is_bfloat16(o) else a for a, o in zip(args, operands, strict=True)]
-        made = evaluate(wide, params)
-        if not rounds(operands, params):
-            return made
-        outputs = [np.asarray(m) for m in (made if type(made) is tuple else (made,))]
-        outputs = [m.astype(half) if m.dtype == single else m for m in outputs]
-        return tuple(outputs) if type(made) is tuple else outputs[0]
-
-    def inferred(types: Sequence[Any], params: Params) -> Any:
-        if not any(map(_is_bfloat16, types)):
-            return infer(types, params)
-        wide = [TensorType(t.shape, single) if _is_bfloat16(t) else t for t in types]
-        made = infer(wide, params)
-        if not rounds(types, params):
-            return made
-        outputs = [made] if isinstance(made, TensorType) else made
-        narrow = tuple(TensorType(t.shape, half) if t.dtype == single else t for t in outputs)
-        return narrow[0] if isinstance(made, TensorType) else narrow
-
-    gradient = op.gradient
-
-    def derived(
-        index: int, g: Any, inputs: Sequence[Any], outputs: Sequence[Tensor], types: Any, params: Params
-    ) -> Tensor | None:
-        given = [*(g if isinstance(g, (list, tuple)) else (g,)), *inputs, *outputs]
-        if not any(_is_bfloat16(x.array) for x in given if isinstance(x, Tensor)):
-            return gradient(index, g, inputs, outputs, types, params)
-        wide = [_widened(part) for part in g] if isinstance(g, (list, tuple)) else _widened(g)
-        known = [TensorType(t[0], single) if isinstance(t, tuple) and t[1] == half else t for t in types]
-        made = gradient(index, wide, [*map(_widened, inputs)], [*map(_widened, outputs)], known, params)
-        narrow = made is not None and types[index][1] == half
-        return ops.cast(made, dtypes.bfloat16) if narrow else made
-
-    op.evaluate, op.infer, op.gradient = evaluated, inferred, derived  # type: ignore[method-assign]
 
 
 def _keeps_nothing(rules: Any) -> bool:
@@ -229,8 +157,8 @@ class Op:
         if grad_name is None and vjp and all(r is None or hasattr(r, "is_unknown") for r in vjp.values()):
             self._grad_name = "NotImplemented"
         REGISTRY[name] = self
-        if dtypes.bfloat16.is_loaded:
-            _take_bfloat16(self)
+        if dtypes.HalfType.is_used:
+            _take_halves(self)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -323,12 +251,20 @@ class Op:
         return gradient
 
 
-def _take_bfloat16_everywhere() -> None:
-    for op in REGISTRY.values():
-        _take_bfloat16(op)
+_take_halves: Callable[[Op], None]
 
 
-dtypes.BEFORE_BFLOAT16.append(_take_bfloat16_everywhere)
+def take_halves_by(take: Callable[[Op], None]) -> None:
+    """Have `take` prepare ops for half types: all when one is first used, and later ones."""
+    global _take_halves
+    _take_halves = take
+
+    def take_all() -> None:
+        for op in REGISTRY.values():
+            take(op)
+
+    dtypes.BEFORE_HALVES.append(take_all)
+
 
 # What puts an op that ran on the autograd graph, and what notes whose view a tensor is. Autograd, which is
 # built on ops, hands them over (`eager/autograd/views.py`).
@@ -439,6 +375,12 @@ def _shares(view: np.ndarray, base: np.ndarray) -> bool:
 
 # What NumPy and the ops' own rules raise for operands that do not fit.
 EXPLAINED = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, ZeroDivisionError, MemoryError)
+
+
+def wrap_foreign(array: np.ndarray) -> Tensor:
+    """A tensor of an array that another process made, perhaps the first here of its dtype."""
+    assert array.dtype in dtypes.FROM_NUMPY
+    return wrap(array)
 
 
 def wrap(array: Any) -> Tensor:

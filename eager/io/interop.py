@@ -13,7 +13,7 @@ from fusegrad.eager.autograd.node import reach, share
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
-from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.op import wrap, wrap_foreign
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.tensor import Tensor
@@ -143,7 +143,7 @@ def __reduce__(self: Tensor) -> Any:
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray, needs_grad: bool) -> Tensor:
-    tensor = of_class(wrap(array), kind)
+    tensor = of_class(wrap_foreign(array), kind)
     tensor.needs_grad = needs_grad
     return tensor
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.op import wrap_foreign
 from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -129,7 +129,7 @@ def _attached(kind: type, path: str, place: tuple[Any, ...], needs_grad: bool) -
         _opened[path] = mapping
         _paths[mapping] = path
     dtype, shape, strides, start = place
-    tensor = wrap(np.ndarray(shape, dtype, mapping, start, strides))
+    tensor = wrap_foreign(np.ndarray(shape, dtype, mapping, start, strides))
     tensor.__class__ = kind
     tensor.needs_grad = needs_grad
     return tensor

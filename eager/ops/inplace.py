@@ -225,7 +225,7 @@ def _computed_in_its_memory(
         return False
     array, dtype, op = target.array, target.array.dtype, one.op
     ufunc: Any = IN_ITS_MEMORY.get(op) or op.numpy
-    if type(array) is not np.ndarray or dtype.kind != "f" or "f" not in op.kinds or array.size > FEW:
+    if type(array) is not np.ndarray or dtype.char not in "fd" or "f" not in op.kinds or array.size > FEW:
         return False
     if (array.size >= op.large and op.name not in LIGHT) or not (op.keeps_order or op in IN_ITS_MEMORY):
         return False

@@ -30,6 +30,17 @@ def in_single(*operands: Any) -> Any:
     return wide if len(wide) > 1 else wide[0]
 
 
+def rounded_once(function: Callable[..., Tensor], *operands: Any) -> Tensor:
+    """What a function of several ops that is one kernel of PyTorch's gives.
+
+    Such a kernel computes with half types in float32, and rounds what comes out.
+    """
+    halves = [x.dtype for x in operands if isinstance(x, Tensor) and dtypes.is_half(x.array.dtype)]
+    if not halves:
+        return function(*operands)
+    return ops.cast(uncast(function)(*(as_dtype_of(x, dtypes.float32) for x in operands)), halves[0])
+
+
 def in_half(*operands: Any) -> Any:
     """The operands of a function that `autocast` computes in its dtype."""
     if state.autocast is None:

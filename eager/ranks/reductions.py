@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.dtypes import is_half
 from fusegrad.eager.core.errors import failure
 
 _UFUNCS: dict[str, Callable[..., Any]] = {
@@ -37,7 +38,7 @@ def reduce(op: str, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
     """Put into `out` what `op` makes of the parts, in their order. `out` may be one of them."""
     dtype = out.dtype
     function = _UFUNCS[op]
-    if dtype.kind == "V" or dtype == np.float16:
+    if is_half(dtype):
         total: np.ndarray = parts[0].astype(np.float32)
         for part in parts[1:]:
             function(total, part.astype(np.float32), out=total)

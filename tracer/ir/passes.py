@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusegrad.eager.core.abstract import interpreted
+from fusegrad.eager.core.dtypes import is_half
 from fusegrad.eager.core.families import Composite
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, check
@@ -99,8 +100,8 @@ def decompose(graph: Graph, whole: Callable[[Equation], bool] = lambda equation:
 
 
 def _taken_apart(equation: Equation) -> bool:
-    """A composite op; on bfloat16 it is rounded once, in the end, and so stays whole."""
-    return isinstance(equation.op, Composite) and all(v.dtype.kind != "V" for v in equation.values())
+    """A composite op; on half types it is rounded once, in the end, and so stays whole."""
+    return isinstance(equation.op, Composite) and not any(is_half(v.dtype) for v in equation.values())
 
 
 @checked

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fusegrad.eager.core.dtypes import is_half
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 
@@ -33,8 +34,8 @@ class Exchanges:
         if calls.within or calls.repeated:
             recorder.effect(f"exchanges tensors with other ranks ({name}) in a checkpointed function")
             return None
-        if any(tensor.dtype.numpy.kind == "V" for tensor in tensors):  # ops widen them
-            recorder.effect(f"exchanges tensors with other ranks ({name}) of bfloat16")
+        if any(is_half(tensor.array.dtype) for tensor in tensors):  # ops widen them
+            recorder.effect(f"exchanges tensors with other ranks ({name}) of half types")
             return None
         recorder.later.settle(f"it exchanges tensors with other ranks ({name})")
         self.made.append(name)

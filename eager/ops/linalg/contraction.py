@@ -22,7 +22,7 @@ from fusegrad.eager.ops.precision import in_half, uncast
 # that spin starve each other (DESIGN.md, "One thread pool"). The compiler then puts its own
 # routine here, with the signature of `numpy.matmul`.
 _product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
-_BOOL, _HALF = np.dtype(bool), np.dtype(np.float16)
+_BOOL = np.dtype(bool)
 
 
 def set_product(routine: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
@@ -85,9 +85,6 @@ _NODE_NAMES = {
 
 
 def _evaluate(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The product; half precision adds up in single precision, as in PyTorch."""
-    if x.dtype == _HALF:
-        return _product(x.astype(np.float32), y.astype(np.float32)).astype(_HALF)
     return _product(x, y)
 
 

@@ -422,9 +422,24 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     return applied(lambda x: elu(x, 1.6732632423543772) * 1.0507009873554805, input, inplace, "selu")
 
 
+def _mish_gradient(g: Tensor, x: Tensor) -> Tensor:
+    bent = ops.tanh(softplus(x))
+    return g * (bent + x * ops.sigmoid(x) * (1 - bent * bent))
+
+
+_mish = _plain(
+    "mish",
+    lambda x: x * np.tanh(_softplus_numpy(x, 1.0, 20.0)),
+    ONLY_REAL_FLOAT,
+    lambda b, x: b.mul(x, b.tanh(_softplus_scalar(b, x, 1.0, 20.0))),
+    _mish_gradient,
+    "x * tanh(softplus(x)).",
+)
+
+
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x)). Source: `torch.nn.functional.mish`."""
-    return applied(lambda x: x * ops.tanh(softplus(x)), input, inplace, "mish")
+    return applied(_mish, input, inplace, "mish")
 
 
 def softsign(input: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.dropout import dropout
 from fusegrad.eager.ops.nn.linear import linear
-from fusegrad.eager.ops.precision import in_half
+from fusegrad.eager.ops.precision import in_half, rounded_once
 from fusegrad.eager.ops.shape import padding
 
 
@@ -41,14 +41,18 @@ def scaled_dot_product_attention(
         key, value = (_repeated_heads(query, x) for x in (key, value))
     if scale is None:
         scale = 1 / math.sqrt(query.array.shape[-1]) if query.array.shape[-1] else math.inf
-    scores = ops.matmul(query * scale, ops.transpose(key, -2, -1))
-    if is_causal:
-        length, keys = scores.array.shape[-2:]
-        attn_mask = ops.arange(length).unsqueeze(1) >= ops.arange(keys)
-    weights = _softmax_masked(scores, attn_mask)
-    if dropout_p:
-        weights = dropout(weights, dropout_p)
-    return ops.matmul(weights, value)
+
+    def attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        scores = ops.matmul(query * scale, ops.transpose(key, -2, -1))
+        if is_causal:
+            length, keys = scores.array.shape[-2:]
+            mask = ops.arange(length).unsqueeze(1) >= ops.arange(keys)
+        weights = _softmax_masked(scores, mask)
+        if dropout_p:
+            weights = dropout(weights, dropout_p)
+        return ops.matmul(weights, value)
+
+    return rounded_once(attended, query, key, value, attn_mask)
 
 
 def _check_operands(

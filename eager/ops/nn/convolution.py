@@ -121,16 +121,13 @@ def _weight_numpy(x: np.ndarray, y: np.ndarray, size: Sizes, window: Window, gro
 
 
 def _evaluated(numpy: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """A product, with a bias if there is one, in float32 for float16: BLAS does not know that."""
+    """A product, with a bias if there is one."""
 
     def evaluate(x: np.ndarray, y: np.ndarray, *bias: np.ndarray, **params: Any) -> np.ndarray:
-        half = x.dtype == np.float16
-        if half:
-            x, y = x.astype(np.float32), y.astype(np.float32)
         result = numpy(x, y, **params)
         if bias:
             result += bias[0].reshape(-1, *([1] * (result.ndim - 2)))
-        return result.astype(np.float16) if half else result
+        return result
 
     return evaluate
 

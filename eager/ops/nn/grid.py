@@ -43,9 +43,8 @@ def _put_numpy(x: np.ndarray, index: np.ndarray, pixels: int) -> np.ndarray:
     from scipy import sparse  # takes 0.1 s, and few programs need a grid's gradient
 
     result = np.empty((*x.shape[:2], pixels), x.dtype)
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
-    ones, rows = np.ones(index.shape[1], wide.dtype), np.arange(index.shape[1] + 1)
-    for values, places, out in zip(wide, index, result, strict=True):
+    ones, rows = np.ones(index.shape[1], x.dtype), np.arange(index.shape[1] + 1)
+    for values, places, out in zip(x, index, result, strict=True):
         chosen = sparse.csr_array((ones, places, rows), shape=(places.size, pixels))
         out[...] = (chosen.T @ values.T).T
     return result

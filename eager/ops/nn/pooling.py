@@ -229,8 +229,7 @@ def _divided(total: np.ndarray, divisor: np.ndarray) -> np.ndarray:
 def _mean_numpy(
     x: np.ndarray, count: Sizes, window: Window, include: bool, divisor: int | None
 ) -> np.ndarray:
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
-    total = _slid(padded(wide, count, window), np.add, count, window)
+    total = _slid(padded(x, count, window), np.add, count, window)
     size = x.shape[-len(window) :]
     return _divided(total, divisor_of(size, count, window, include, divisor)).astype(x.dtype, copy=False)
 

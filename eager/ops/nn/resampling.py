@@ -157,10 +157,9 @@ def matrix_of(map: Map, dtype: np.dtype) -> Any:
 
 
 def _resample_numpy(x: np.ndarray, maps: tuple[Map, ...], transposed: bool) -> np.ndarray:
-    half = x.dtype == np.float16
-    result = x.astype(np.float32) if half else x
+    result = x
     for axis, map in enumerate(maps, x.ndim - len(maps)):
-        matrix = matrix_of(map, np.dtype(np.float32) if half or x.dtype.kind != "f" else x.dtype)
+        matrix = matrix_of(map, x.dtype if x.dtype.kind == "f" else np.dtype(np.float32))
         if matrix is None:
             continue
         if not transposed and map[0].startswith("nearest"):
@@ -170,7 +169,7 @@ def _resample_numpy(x: np.ndarray, maps: tuple[Map, ...], transposed: bool) -> n
         rest = moved.shape[1:]
         flat = (matrix.T if transposed else matrix) @ moved.reshape(moved.shape[0], math.prod(rest))
         result = np.moveaxis(flat.reshape(flat.shape[0], *rest), 0, axis)
-    return np.array(result, x.dtype, order="C") if result is x or half else np.ascontiguousarray(result)
+    return np.array(result, order="C") if result is x else np.ascontiguousarray(result)
 
 
 def _resample_type(types: Sequence[TensorType], maps: tuple[Map, ...], transposed: bool) -> TensorType:

@@ -7,7 +7,7 @@ Gradient rules are written with the public ops, so they can be traced, compiled 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ from fusegrad.eager.ops.pointwise.declare_pointwise import (
     tensor_operand,
     unary,
 )
+from fusegrad.eager.ops.precision import rounded_once
 
 _BOOL = np.dtype(bool)
 
@@ -107,19 +108,28 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
     Raises RuntimeError for a fraction as `alpha` of integers.
     """
-    return _add(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
+    return _add(input, other) if type(alpha) is int and alpha == 1 else _of_scaled(_add, input, other, alpha)
 
 
 @public(aliases=("subtract",), method=True, inplace=True)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other. Shapes broadcast. Source: `torch.sub`."""
-    return _sub(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
+    return _sub(input, other) if type(alpha) is int and alpha == 1 else _of_scaled(_sub, input, other, alpha)
 
 
 @public(method=True)
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input. Shapes broadcast. Source: `torch.rsub`."""
     return sub(other, tensor_operand(input), alpha=alpha)
+
+
+def _of_scaled(op: Callable[..., Tensor], input: Any, other: Any, alpha: Any) -> Tensor:
+    """`op(input, alpha * other)`; with half types the product is not rounded, as in PyTorch."""
+    dtype = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)])
+    if not dtypes.is_half(dtype) or isinstance(alpha, (Tensor, bool)):
+        return op(input, _scaled(input, other, alpha))
+    few = dtypes.in_digits_of(dtype, dtypes.held(alpha, dtype))
+    return rounded_once(lambda x, y: op(x, _scaled(x, y, few)), input, other)
 
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:

@@ -152,8 +152,6 @@ def _product_gradient(g: Tensor, x: Tensor, dim: tuple[int, ...] | None, keepdim
 
 
 def _product_numpy(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
-    if x.dtype == np.float16:
-        return _product_numpy(x.astype(np.float32), axis, keepdims).astype(np.float16)
     return _multiply(x, axis=axis, keepdims=keepdims)
 
 

@@ -92,10 +92,7 @@ def nansum(input: Tensor, dim: Ints | None = None, keepdim: bool = False, *, dty
 
 
 def _mean_decomposed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    # Half precision is averaged in single: its sum alone may overflow.
-    wide = ops.cast(x, dtypes.float32) if x.array.dtype == np.float16 else x
-    total = bind(_sum, (wide,), {"dim": dim, "keepdim": keepdim})
-    return ops.cast(total / summation.count(x.array.shape, dim), x.dtype)
+    return bind(_sum, (x,), {"dim": dim, "keepdim": keepdim}) / summation.count(x.array.shape, dim)
 
 
 def _mean_gradient(g: Tensor, x_type: TensorType, dim: Any, keepdim: bool) -> Tensor:
@@ -321,8 +318,6 @@ def squared_size(x: Tensor) -> Tensor:
 
 
 def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool, ord: float = 2.0) -> Tensor:
-    if x.array.dtype == np.float16:
-        return ops.cast(_norm_decomposed(ops.cast(x, dtypes.float32), dim, keepdim, ord), x.dtype)
     if ord == 2:
         return ops.sqrt(sum(squared_size(x), dim, keepdim=keepdim))
     size = ops.abs(x)
@@ -336,8 +331,6 @@ def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool, ord: float = 2.0) -> Te
 
 
 def _norm_numpy(x: np.ndarray, dim: Any, keepdim: bool, ord: float = 2.0) -> Any:
-    if x.dtype == np.float16:  # squares of half precision soon overflow
-        return _norm_numpy(x.astype(np.float32), dim, keepdim, ord).astype(np.float16)
     if ord == 2:
         squares = x * x if x.dtype.kind == "f" else x.real * x.real + x.imag * x.imag
         return np.sqrt(summation.total(squares, dim, keepdim))

@@ -31,8 +31,6 @@ def _freedom(size: tuple[int, ...], dim: Any, correction: float) -> float:
 
 
 def _var_decomposed(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    if x.array.dtype == np.float16:
-        return ops.cast(_var_decomposed(ops.cast(x, dtypes.float32), dim, correction, keepdim), x.dtype)
     away = x - ops.mean(x, dim, keepdim=True)
     squares = ops.sum(squared_size(away), dim, keepdim=keepdim)
     # The mean was rounded: what that adds to the squares is taken off again.
@@ -43,8 +41,6 @@ def _var_decomposed(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Te
 
 
 def _var_numpy(x: np.ndarray, dim: Any, correction: float, keepdim: bool) -> Any:
-    if x.dtype == np.float16:
-        return _var_numpy(x.astype(np.float32), dim, correction, keepdim).astype(np.float16)
     # Not np.var: its warnings about few elements would come from NumPy's own module.
     away = x - summation.average(x, dim, True)
     squares = summation.total(_squares(away), dim, keepdim)

@@ -23,9 +23,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def total(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The sum over `axis` in the dtype of `x`; half precision adds up in single, as in PyTorch."""
-    if x.dtype.char == "e":
-        return total(x.astype(np.float32), axis, keepdims).astype(np.float16)
+    """The sum over `axis` in the dtype of `x`."""
     if x.size > _LONG and x.dtype.kind in "fc":
         x = _shortened(x, axis)
     return add(x, axis=axis, keepdims=keepdims)
@@ -38,8 +36,6 @@ def count(shape: tuple[int, ...], axis: Axis) -> int:
 
 def average(x: np.ndarray, axis: Axis, keepdims: bool) -> Any:
     """The mean over `axis`; NaN of no elements."""
-    if x.dtype.char == "e":  # the sum alone might be too large for it
-        return average(x.astype(np.float32), axis, keepdims).astype(np.float16)
     return total(x, axis, keepdims) / x.dtype.type(count(x.shape, axis))
 
 

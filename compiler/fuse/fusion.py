@@ -25,6 +25,7 @@ from fusegrad.compiler.fuse.concatenation import join_kernel
 from fusegrad.compiler.fuse.isomorphic_groups import Alike, Plans
 from fusegrad.compiler.fuse.iteration_domain import Sources, analyse, is_creation
 from fusegrad.compiler.fuse.nest_growth import Answer, Growth, Nest
+from fusegrad.compiler.fuse.parts_written import write_kernel
 from fusegrad.compiler.fuse.pooling_nests import SPREADS, spread_kernel, spreads
 from fusegrad.compiler.fuse.recompute import early_totals, with_repeats
 from fusegrad.compiler.fuse.scans import SCANS, scan_kernel
@@ -45,6 +46,8 @@ NEAR = 8
 # Whether one step needs another through a third is looked for among so many; if that is not enough, it may.
 MOST_SEARCHED = 256
 SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
+NESTS = dict.fromkeys(SCANS, scan_kernel) | dict.fromkeys(SPREADS, spread_kernel)
+NESTS |= {"cat": join_kernel, "write": write_kernel}
 
 
 Choose = Callable[[list[BoundKernel]], BoundKernel]
@@ -201,13 +204,9 @@ class Fusion:
 
     def _nest(self, equation: Equation) -> BoundKernel:
         """The kernel that is written for the equation's op."""
-        if equation.op.name in SCANS:
-            return scan_kernel(equation, self.sources)
         if equation.op.name in SCATTERS:
             return scatter_kernel(equation, self._constant(equation), self.sources)
-        if equation.op.name in SPREADS:
-            return spread_kernel(equation, self.sources)
-        return join_kernel(equation, self.sources)
+        return NESTS[equation.op.name](equation, self.sources)
 
     # One equation.
 
@@ -230,7 +229,7 @@ class Fusion:
     def _is_nest(equation: Equation) -> bool:
         """Whether a nest is written for the op, and its dtypes are those of kernels."""
         name = equation.op.name
-        if name in SCANS or name in SCATTERS or name in SPREADS or name == "cat":
+        if name in SCATTERS or name in NESTS:
             values = (*equation.values(), *equation.outputs)
             known = equation.params.get("reduce", "sum") in COMBINERS
             if name in SPREADS:

@@ -1,9 +1,8 @@
 """Lowering: a graph goes in; an equal one, of the ops that kernels are made of, comes out.
 
-A pass over a program's graph, before it is divided into steps: gathers, shifted reads and writes of
-slices become `fetch`, what picks by order becomes comparisons and reductions. Indices that eager
-would refuse become *checks*: values that must be true after the run, else eager answers the call
-and raises the error.
+A pass over a program's graph, before it is divided into steps: gathers, shifted reads and writes of slices
+become `fetch`, what picks by order becomes comparisons and reductions. Indices that eager would refuse become
+*checks*: values that must be true after the run, else eager answers the call and raises the error.
 
     v1: f32[8] = assign(v0, x, index=(slice(1, 7, 1),))      # v0 is full of zeros
 
@@ -29,6 +28,7 @@ from fusegrad.compiler.lower import (
     resampling,
     thin_products,
 )
+from fusegrad.compiler.lower.partial_writes import write_in_range
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.compiler.lower.sign_analysis import sign
 from fusegrad.eager.core import dtypes
@@ -478,6 +478,7 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "flat_index": _flat_index,
     "scatter": _scatter,
     "put": _put,
+    "write": write_in_range,
     "scatter_reduce": _scatter_reduce,
     "reshape": _reshape,
     "embed": _embed,

@@ -146,11 +146,15 @@ class Planner:
         written = self._may_write(path)
         # What draws random numbers comes last.
         self.before += [ask for ask in asks if ask.changes_something]
+        if segment.asked is not None and self.joint is None:
+            first = segment.asked
+            self.before.append(Run("asked", first.program, tuple(self._inputs(first))))
+            self.before += [Unless(Call(np.ndarray.item, (Made("asked", *spot),))) for spot in first.checks]
         begin: tuple[Step, ...] = ()
         commit = segment.commit
         if commit is not None and commit.begins and self.joint is None:
             begin = (self._begin(written),)
-        run = Run(self.name, self.code.program, tuple(self._inputs()), begin)
+        run = Run(self.name, self.code.program, tuple(self._inputs(self.code)), begin)
         after: list[Step] = [Unless(Call(np.ndarray.item, (self.made(spot),))) for spot in self.code.checks]
         if self.joint is None:
             after += [Assign(kept_name(p).name, self.made(spot)) for p, spot in self.code.keeps]
@@ -292,8 +296,8 @@ class Planner:
 
     # What is run.
 
-    def _inputs(self) -> Iterator[Expression]:
-        for kind, reference in self.code.inputs:
+    def _inputs(self, code: Code) -> Iterator[Expression]:
+        for kind, reference in code.inputs:
             if kind == "argument":
                 yield attribute(leaf_name(reference), "array")
             elif kind == "constant":

@@ -136,7 +136,7 @@ class Segment:
     once; then what forward and backward share is computed once, and nothing is kept in between. joining: the
     work of making that. plan_later: plans `code` and `backward`, where nobody has needed them yet, and tells
     whether it could. above: the segments on the way to a leaf; kept_above: what they keep for it. commit:
-    what a leaf leaves in the world.
+    what a leaf leaves in the world. asked: what must be true before its code runs, which writes in place.
     """
 
     owner: Path
@@ -152,6 +152,7 @@ class Segment:
     above: list[Segment] = field(default_factory=list)
     kept_above: dict[Value, int] = field(default_factory=dict)
     commit: Commit | None = None
+    asked: Code | None = None
     answers: Answers = field(default_factory=Answers)
     _code: Code | None = None
     _backward: Code | None = None
@@ -205,8 +206,9 @@ class Segment:
         return equations <= LONG_PATH or self.answers.usage.ever_derived >= equations // EQUATIONS_PER_CALL
 
     def programs(self) -> list[Program]:
-        """Its programs: forward, then backward, then both as one, as far as they are planned."""
-        return [code.program for code in (self._code, self._backward, self.joint) if code is not None]
+        """Its programs: forward, backward, both as one, as far as they are planned; and what is asked."""
+        codes = self._code, self._backward, self.joint, self.asked
+        return [code.program for code in codes if code is not None]
 
     @cached_property
     def exchanges(self) -> bool:

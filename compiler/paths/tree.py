@@ -8,7 +8,6 @@ stay the same are found compiled.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from fusegrad.compiler.paths.eager_forward import undisturbed
 from fusegrad.compiler.paths.path import Path, asks, guard_key
 from fusegrad.compiler.paths.rematerialization import backward_slice, kept, producers
 from fusegrad.compiler.paths.segments import Code, Segment, equations_of_both
-from fusegrad.compiler.program.donation import in_place
+from fusegrad.compiler.paths.writing_leaf import Writing, writing
 from fusegrad.compiler.program.program import Program
 from fusegrad.eager.core.dtypes import default_float
 from fusegrad.eager.core.families import Layout, contiguous_layout, is_dense, layout_of
@@ -268,7 +267,18 @@ class Tree:
         graph = self._slice(segment.owner, wanted, available, [*above, segment])
         layouts = self._layouts_for(graph, segment.owner)
         results, seen, apart = _result_layouts(segment)
-        program = Program(graph, layouts, results, seen=seen, apart=apart, plans=segment.owner.plans)
+
+        def make(graph: Graph) -> Program:
+            return Program(graph, layouts, results, seen=seen, apart=apart, plans=segment.owner.plans)
+
+        path = segment.path
+        guards = [e.inputs[0] for e in segment.equations if e.op is GUARD]
+        if path is None or not path.capture.left.writes or path.derivative.wanted:
+            program, written, first = Writing(
+                make(graph), set()
+            )  # a later backward may ask for what was there
+        else:
+            program, written, first = writing(path, graph, make, orders_of(path, self.layouts), guards)
         stored = [v for v in program.stored() if v not in available]
         for value in stored:
             layout = program.sources.layouts.get(value)
@@ -288,8 +298,15 @@ class Tree:
         available.update({v: i for v, i in ours.items() if v in available})
         # What was kept in case that backward reads it, and is not read.
         unread = [v for v in wanted if v not in asked and ours.get(v, -1) < 0]
+        if first is not None:
+            unread += guards
+            first.begin()
+            inputs = [self._source(v, segment.owner, ours) for v in first.graph.inputs]
+            segment.asked = Code(first, inputs, checks=[first.locate(v) for v in first.graph.outputs])
         instead = {v: now for v, (now, _) in lowered.items()}
         self._finish(segment, program, graph, extra, unread, ours, instead)
+        if path is not None:
+            segment.commit = self._commit(segment, written)
 
     def _slice(self, owner: Path, targets: Any, available: dict[Value, int], chain: list[Segment]) -> Graph:
         equations = [e for s in chain for e in s.equations]
@@ -399,20 +416,19 @@ class Tree:
     ) -> None:
         """Begin to compile, and note where all lies. instead: what stands for values that were lowered."""
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
-        written = self._written_in_place(segment, program, found)
         held = [instead.get(v, v) for v in extra]
         program.arrange(held, [found[v] for v in unread])
         self._begin(program, segment)
         code = segment.code = Code(program, [self._source(v, segment.owner, ours) for v in graph.inputs])
         code.held = held
         code.keeps = [(ours[v], program.locate(now)) for v, now in zip(extra, held, strict=True)]
-        code.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]
+        guards = [e for e in segment.equations if e.op is GUARD and segment.asked is None]
+        code.checks = [program.locate(found[e.inputs[0]]) for e in guards]
         if segment.guard is not None:
             code.guard = program.locate(found[segment.guard.inputs[0]])
         if segment.path is not None:
             code.results = [program.locate(found[v]) for v in segment.path.results]
             code.left = [program.locate(found[v]) for v in segment.path.left]
-            segment.commit = self._commit(segment, written)
 
     def _commit(self, leaf: Segment, written: set[int]) -> Commit | None:
         """What leaves in the world what a leaf does. written: by the numbers of those its program writes."""
@@ -424,26 +440,6 @@ class Tree:
         """Have LLVM begin with a program of a segment, unless calls are hoped to need another."""
         if segment.path is None or not self.hopeful:
             program.compile()
-
-    def _written_in_place(self, segment: Segment, program: Program, found: dict[Value, Value]) -> set[int]:
-        """Have the program of a leaf write in place what it can; the numbers of those writes.
-
-        found: what stands for the outputs of the segment in the program.
-        """
-        path = segment.path
-        # A guard may still fail, or a later backward ask for what was there.
-        if path is None or path.derivative.wanted or any(e.op is GUARD for e in segment.equations):
-            return set()
-        writes = [(found[v], t) for v, (t, _) in zip(path.left, path.capture.left.writes, strict=False)]
-        # Numbers are taken out of memory that nobody writes.
-        kept = (*path.results, *path.left[len(path.capture.left.writes) :])
-        outputs, results = list(program.graph.outputs), {found[v] for v in kept}
-        times = Counter(v for v, _ in writes)  # what two tensors get is copied
-        turned = orders_of(path, self.layouts)
-        others = [pair for i, pair in enumerate(writes) if i not in turned]
-        alone = [(v, t) for v, t in others if outputs.count(v) == 1 and times[v] == 1 and v not in results]
-        program.into = in_place(program, alone)
-        return {i for i, (v, _) in enumerate(writes) if v in program.into}
 
 
 def _obliged(segment: Segment) -> list[Value]:

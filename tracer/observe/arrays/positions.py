@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
 _WHOLE = slice(None)
-# A replay writes a whole tensor anew, of this size in the time in which the function's body runs.
+# A replay that may be derived writes a tensor anew, of this size in the time in which the body runs.
 _MOST_COPIED = 1 << 22
 _NUMBERS = (int,), (int, float)  # that tensors of whole numbers, and of floats, take as they are
 
@@ -58,15 +58,17 @@ def item(observer: Observer, tensor: Tensor, key: Any) -> tuple[Tensor, Any]:
 
 def store(observer: Observer, tensor: Tensor, key: Any, value: Any) -> bool:
     """Do `tensor[key] = value` so that a replay can with another number; whether it could be done."""
-    if tensor.array.nbytes > _MOST_COPIED:
+    if tensor.array.nbytes > _MOST_COPIED and getattr(state.interpreter, "tracked", True):
         return False
     parts = _parts(observer, tensor, key)
     if type(value) in _NUMBERS[tensor.array.dtype.kind == "f"]:
         value = full((), value, dtype=tensor.dtype)
     if len(parts) != 1 or not isinstance(value, Tensor) or value.dtype != tensor.dtype:
         return False
-    if not value.array.size or owner(value.array) is owner(tensor.array):
+    if not value.array.size:
         return False
+    if owner(value.array) is owner(tensor.array):
+        value = value.clone()  # which is read before anything is written
     ((place, along, start, length),) = parts
     if start < 0:
         start = observer.numbers.compute(operator.add, (start, tensor.array.shape[along]))

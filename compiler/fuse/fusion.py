@@ -46,8 +46,7 @@ NEAR = 8
 # Whether one step needs another through a third is looked for among so many; if that is not enough, it may.
 MOST_SEARCHED = 256
 SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
-NESTS = dict.fromkeys(SCANS, scan_kernel) | dict.fromkeys(SPREADS, spread_kernel)
-NESTS |= {"cat": join_kernel, "write": write_kernel}
+NESTS = {"cat": join_kernel, "write": write_kernel, **dict.fromkeys(SPREADS, spread_kernel)}
 
 
 Choose = Callable[[list[BoundKernel]], BoundKernel]
@@ -206,7 +205,8 @@ class Fusion:
         """The kernel that is written for the equation's op."""
         if equation.op.name in SCATTERS:
             return scatter_kernel(equation, self._constant(equation), self.sources)
-        return NESTS[equation.op.name](equation, self.sources)
+        nest = scan_kernel if equation.op.name in SCANS else NESTS[equation.op.name]
+        return nest(equation, self.sources)
 
     # One equation.
 
@@ -229,7 +229,7 @@ class Fusion:
     def _is_nest(equation: Equation) -> bool:
         """Whether a nest is written for the op, and its dtypes are those of kernels."""
         name = equation.op.name
-        if name in SCATTERS or name in NESTS:
+        if name in SCANS or name in SCATTERS or name in NESTS:
             values = (*equation.values(), *equation.outputs)
             known = equation.params.get("reduce", "sum") in COMBINERS
             if name in SPREADS:

@@ -33,7 +33,7 @@ OF_PART, OF_WHOLE = 3, 2
 
 
 class _Part(NamedTuple):
-    """What is written: a source, which broadcasts to the shape `given`, and is of `shape` then; where; and the
+    """What is written: a source, which broadcasts to the shape `given`, and then is of `shape`; where; the
     index that this goes by, if there is one.
     """
 

@@ -97,7 +97,8 @@ def _run_backward(
         walk.await_hooked(roots)
     previous, state.grad_enabled = state.grad_enabled, create_graph
     saved_hooks, outer, state.walk = state.saved_hooks, state.walk, walk
-    asks, state.asks = state.asks, False  # tensors of users' classes are tensors here
+    asking = state.asks, state.function_modes
+    state.asks, state.function_modes = None, ()  # tensors of users' classes are tensors here
     try:
         for root in roots:
             if root.grad_fn is None:
@@ -117,7 +118,7 @@ def _run_backward(
         return found
     finally:
         state.grad_enabled, state.saved_hooks, state.walk = previous, saved_hooks, outer
-        state.asks = asks
+        state.asks, state.function_modes = asking
 
 
 _NOTHING: Slots = []

@@ -205,7 +205,8 @@ class _State(threading.local):
     autocast: the dtype in which `autocast` has products computed, or None. devices: those of `with` blocks,
     the innermost last; default_device: that outside of them, if one was set. making: the device on which
     tensors are made now, if that is asked for. asks: whether functions ask arguments of users' classes for
-    their `__torch_function__`. function_modes: what is asked before them, the innermost last. transforms: how
+    their `__torch_function__`; None where no mode may be asked either. function_modes: what is asked before
+    them, the innermost last. transforms: how
     many functional transforms are at work, in whose functions what changes tensors for good is refused.
     """
 
@@ -218,7 +219,7 @@ class _State(threading.local):
     devices: tuple[Any, ...] = ()
     default_device: Any = None
     making: Any = None
-    asks: bool = True
+    asks: bool | None = True
     function_modes: tuple[Any, ...] = ()
     transforms: int = 0
 

@@ -120,7 +120,7 @@ class _Asking:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         as_it_is = self.plain.__name__ in protocol.NOT_ASKED
         asked = [] if as_it_is else protocol.asked_of(args, kwargs)
-        if asked or (state.asks and state.function_modes):
+        if asked or state.function_modes:
             # Layers call what users get a form of; it is the form that is asked about.
             return protocol.ask(self.said or form(self.function), asked, args, kwargs)
         if as_it_is:

@@ -21,13 +21,18 @@ NOT_ASKED = frozenset("as_tensor asarray from_numpy is_storage is_tensor sparse_
 
 
 def nobody_is_asked() -> in_state:
+    """Functions take all tensors as tensors, and ask no mode. Source: `torch._C.DisableTorchFunction`."""
+    return in_state(asks=None, function_modes=())
+
+
+def classes_are_not_asked() -> in_state:
     """Functions take tensors of all classes as tensors. Source: `torch._C.DisableTorchFunctionSubclass`."""
     return in_state(asks=False)
 
 
 def disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The `__torch_function__` of classes that leave functions as they are, such as `Parameter`."""
-    with nobody_is_asked():
+    with classes_are_not_asked():
         return func(*args, **(kwargs or {}))
 
 

@@ -71,14 +71,23 @@ def _logcumsumexp_numpy(x: np.ndarray, dim: int) -> np.ndarray:
 def _complex_logcumsumexp(x: np.ndarray, dim: int) -> np.ndarray:
     """One row after the other, since NumPy adds no exponentials of complex numbers."""
     rows = np.moveaxis(x, dim, 0)
-    found = rows.copy()
-    for place in range(1, len(rows)):
-        before, now = found[place - 1], rows[place]
-        largest = np.maximum(before.real, now.real)
-        largest = np.where(np.isfinite(largest), largest, 0)
-        added = np.log(np.exp(before - largest) + np.exp(now - largest)) + largest
-        found[place] = np.where(np.isnan(before) | np.isnan(now), complex(np.nan, np.nan), added)
+    found, before = np.empty_like(rows), np.full(rows.shape[1:], -np.inf, x.dtype)
+    with np.errstate(all="ignore"):
+        for place, row in enumerate(rows):
+            before = found[place] = _complex_logaddexp(row, before)
     return np.ascontiguousarray(np.moveaxis(found, 0, dim))
+
+
+def _complex_logaddexp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """log(exp(x) + exp(y)), of infinities as PyTorch's `_log_add_exp_helper` has it."""
+    ordered = x.real < y.real
+    small, large = np.where(ordered, x, y), np.where(ordered, y, x)
+    ratio = np.exp(small - large)  # of size 1 at most
+    bent = np.log1p(ratio.real * (2 + ratio.real) + ratio.imag**2) / 2 + 1j * np.angle(1 + ratio)
+    infinite = ~np.isfinite(large.real) & (small.real == large.real)
+    sum_of_infinite = np.where(small.real < 0, small, np.log(np.exp(small) + np.exp(large)))
+    added = np.where(infinite, sum_of_infinite, bent + large)
+    return np.where(np.isnan(x) | np.isnan(y), complex(np.nan, np.nan), added)
 
 
 def _logcumsumexp_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:

@@ -36,7 +36,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     False
     """
     given = tuple(relevant_args)
-    return bool(state.asks and (state.function_modes or protocol.asked_of(given, {})))
+    return bool(state.function_modes or protocol.asked_of(given, {}))
 
 
 def has_torch_function_unary(tensor: Any) -> bool:

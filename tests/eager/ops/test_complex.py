@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -226,3 +227,14 @@ def test_scatter_reduce_rounds_as_the_ops_do(kind: type, reduce: str):
     if reduce == "mean":
         expected /= counts
     assert fg.equal(x.scatter_reduce(0, index, values, reduce), expected)
+
+
+SPECIAL = [0j, 1 + 0.5j] + [complex(a, b) for a in (1, np.inf, -np.inf, np.nan) for b in (0, np.inf, np.nan)]
+
+
+def test_running_sums_of_exponentials_of_infinities_are_pytorchs():
+    rows = np.array(list(itertools.product(SPECIAL, repeat=3))).T
+    ours = fg.logcumsumexp(fg.tensor(rows), 0).numpy()
+    theirs = torch.logcumsumexp(torch.tensor(rows), 0).numpy()
+    np.testing.assert_allclose(ours.real, theirs.real, rtol=1e-12)
+    np.testing.assert_allclose(ours.imag, theirs.imag, rtol=1e-12)

@@ -281,3 +281,26 @@ def test_what_asks_below_autograd_is_declined():
         with pytest.raises(NotImplementedError, match=r"Logged has a __torch_dispatch__.*__torch_function__"):
             make()
     assert type(x.as_subclass(Off) + 1) is Off
+
+
+@pytest.mark.parametrize("lib", [fg, torch])
+def test_modes_are_asked_where_classes_are_not(lib: Any) -> None:
+    asked = []
+    mode = TorchFunctionMode if lib is fg else torch.overrides.TorchFunctionMode
+    no_classes = protocol.classes_are_not_asked if lib is fg else torch._C.DisableTorchFunctionSubclass
+    nobody = protocol.nobody_is_asked if lib is fg else torch._C.DisableTorchFunction
+
+    class Notes(mode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            asked.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    class Mine(lib.Tensor):
+        pass
+
+    x = lib.ones(2).as_subclass(Mine)
+    with Notes(), no_classes():
+        assert type(lib.exp(x)) is lib.Tensor
+    with Notes(), nobody():
+        assert type(lib.exp(x)) is lib.Tensor
+    assert asked == ["exp"]

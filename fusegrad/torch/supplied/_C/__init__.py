@@ -10,7 +10,7 @@ import numpy as np
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.batches import rules
-from fusegrad.eager.ops.overrides.protocol import disabled, nobody_is_asked
+from fusegrad.eager.ops.overrides.protocol import classes_are_not_asked, disabled, nobody_is_asked
 from fusegrad.torch.supplied.futures import Future as Future
 
 _TensorMeta = type(Tensor)
@@ -52,7 +52,7 @@ def _debug_only_are_vmap_fallback_warnings_enabled() -> bool:
     return rules.setting.names_slow
 
 
-DisableTorchFunctionSubclass = DisableTorchFunction = nobody_is_asked
+DisableTorchFunctionSubclass, DisableTorchFunction = classes_are_not_asked, nobody_is_asked
 _disabled_torch_function_impl = disabled
 
 
@@ -63,7 +63,7 @@ def _len_torch_function_stack() -> int:
 
 def _is_torch_function_all_disabled() -> bool:
     """Whether functions ask nobody."""
-    return not state.asks
+    return state.asks is None
 
 
 class DispatchKey(enum.Enum):
@@ -75,10 +75,6 @@ class DispatchKey(enum.Enum):
     AutocastCPU = "AutocastCPU"
     AutocastCUDA = "AutocastCUDA"
     AutocastXPU = "AutocastXPU"
-
-
-DisableTorchFunctionSubclass = DisableTorchFunction = nobody_is_asked
-_disabled_torch_function_impl = disabled
 
 
 class DispatchKeySet:

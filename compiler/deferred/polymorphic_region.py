@@ -132,8 +132,9 @@ def _opened(
     source = iter(symbols)
     given: list[Given] = []
     types: dict[int, TensorType] = {}
-    # Shape rules do not look at the Python numbers of a run.
-    numbers = [0.5] * sum(kind == "scalar" for step in steps for kind, _ in step.inputs)
+    # Shape rules do not look at the Python numbers of a run, but for their types.
+    scalars = [where for step in steps for kind, where in step.inputs if kind == "scalar"]
+    numbers = [1 if dtype.kind == "i" else 0.5 for _, dtype in sorted(scalars, key=lambda where: where[0])]
     opened: list[Step] = []
     for step in steps:
         for kind, number in step.inputs:

@@ -65,6 +65,7 @@ from fusegrad.eager.core.memory_order import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    jagged,
     layout,
     memory_format,
     preserve_format,
@@ -146,8 +147,9 @@ _LAZY = {
     "vmap": "fusegrad.eager.utils.vmap",
 }
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends cpu cuda distributed distributions export fft func linalg masked mps "
-    "library multiprocessing nn onnx optim profiler random sparse special testing utils version xpu".split()
+    "accelerator amp autograd backends cpu cuda distributed distributions export fft func library linalg "
+    "masked mps multiprocessing nested nn onnx optim profiler random sparse special testing utils version "
+    "xpu".split()
 )
 
 

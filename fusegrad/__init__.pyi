@@ -22,6 +22,7 @@ from fusegrad import (
     masked as masked,
     mps as mps,
     multiprocessing as multiprocessing,
+    nested as nested,
     nn as nn,
     onnx as onnx,
     optim as optim,
@@ -869,6 +870,9 @@ def jacobian(
     has_aux: _bool = False,
     chunk_size: _int | None = None,
 ) -> _Callable[..., _Any]: ...
+
+jagged: _layout
+
 def kaiser_window(
     window_length: _int, periodic: _bool = True, beta: _float = 12.0, **options: _Any
 ) -> _Tensor: ...

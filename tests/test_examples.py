@@ -82,6 +82,11 @@ def test_tree_lstm(tmp_path: Path) -> None:
     assert batches < joined / 50
 
 
+def test_ragged_tagger(tmp_path: Path) -> None:
+    out = run("examples/ragged_tagger.py", tmp_path)
+    assert figures_after("sentences", out)[-1] >= 0.95
+
+
 def test_per_sample_gradients(tmp_path: Path) -> None:
     out = run("examples/per_sample_gradients.py", tmp_path)
     assert figures_after("ensemble: accuracy", out)[0] > 0.8

@@ -33,6 +33,7 @@ ROOMS = {
         "ops/batches",
         "ops/loss",
         "nn",
+        "nested",
         "optim",
         "utils",
         "batching",

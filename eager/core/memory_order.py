@@ -187,7 +187,7 @@ class layout:
         return self.name
 
 
-strided, sparse_coo = layout("strided"), layout("sparse_coo")
+strided, sparse_coo, jagged = layout("strided"), layout("sparse_coo"), layout("jagged")
 
 
 class memory_format:

@@ -16,7 +16,7 @@ DTYPES = frozenset(
 )
 # What only tells kinds of tensors apart, and may be mentioned wherever tensors are compared.
 KINDS = frozenset(
-    """sparse_csr sparse_csc sparse_bsr sparse_bsc jagged _mkldnn
+    """sparse_csr sparse_csc sparse_bsr sparse_bsc _mkldnn
     per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric""".split()
 )
 

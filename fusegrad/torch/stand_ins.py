@@ -41,7 +41,7 @@ REASONS = {
     "torch.monitor": "it is of PyTorch's C++ core",
     "torch.mps": "the CPU is the only device",
     "torch.mtia": "the CPU is the only device",
-    "torch.nested": "pad the sequences (torch.nn.utils.rnn.pad_sequence) instead",
+    "torch.nested._internal": "it is of PyTorch's own dispatch; torch.nested has the functions",
     "torch.nn.intrinsic": "quantized numbers are not computed with; keep the model in float32",
     "torch.nn.qat": "quantized numbers are not computed with; keep the model in float32",
     "torch.nn.quantizable": "quantized numbers are not computed with; keep the model in float32",

@@ -1,0 +1,1 @@
+"""Nested tensors: batches of examples that have another length each, with no padding between them."""

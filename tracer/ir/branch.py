@@ -17,7 +17,7 @@ import numpy as np
 from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind, wrap
 from fusegrad.tracer.ir.cotangent import Cotangent, Cotangents, Presence, Structured, Tensors, presence
 from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, inlined
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, inlined, once
 from fusegrad.tracer.ir.passes import optimise
 from fusegrad.tracer.ir.pullback import fresh, pullback
 from fusegrad.tracer.ir.rolled import ways_of
@@ -44,29 +44,22 @@ class Back(NamedTuple):
 class Side(Subgraph):
     """What one side of a branch does."""
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        self._back: dict[Any, Back] = {}
-
     @property
     def name(self) -> str:
         return SIDE + super().name.removeprefix("round")
 
+    @once
     def back(self, other: Side, given: tuple[tuple[int, Presence], ...]) -> Back:
         """How this side and the other one go back from the outputs `given`, and when these have gradients."""
-        key = other, given
-        if key not in self._back:
-            number = len(self.graph.inputs)
-            one, two = (pullback(side.graph, given, number) for side in (self, other))
-            when = [a.joined(b) for a, b in zip(one.presences, two.presences, strict=True)]
-            truths = [i for i, each in enumerate(when) if each is Presence.SOMETIMES]
-            common = len(one.graph.inputs) - len(one.constants)
-            then, otherwise = one.giving(truths), two.giving(truths)
-            behind = _widened(then, len(then.inputs), otherwise.inputs[common:])
-            before = _widened(otherwise, common, then.inputs[common:])
-            constants = [*one.constants, *two.constants]
-            self._back[key] = Back(Side(behind), Side(before), when, truths, constants)
-        return self._back[key]
+        number = len(self.graph.inputs)
+        one, two = (pullback(side.graph, given, number) for side in (self, other))
+        when = [a.joined(b) for a, b in zip(one.presences, two.presences, strict=True)]
+        truths = [i for i, each in enumerate(when) if each is Presence.SOMETIMES]
+        common = len(one.graph.inputs) - len(one.constants)
+        then, otherwise = one.giving(truths), two.giving(truths)
+        behind = _widened(then, len(then.inputs), otherwise.inputs[common:])
+        before = _widened(otherwise, common, then.inputs[common:])
+        return Back(Side(behind), Side(before), when, truths, [*one.constants, *two.constants])
 
 
 def _widened(graph: Graph, place: int, others: Sequence[Any]) -> Graph:

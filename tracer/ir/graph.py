@@ -8,6 +8,7 @@ and parses back (`text.py`); it is the graph's identity.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import keyword
 import os
@@ -15,7 +16,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -167,10 +168,14 @@ class Graph:
 
 
 class Subgraph:
-    """A graph as a parameter of an equation; it prints as a function within the function."""
+    """A graph as a parameter of an equation; it prints as a function within the function.
+
+    worked_out: what `once` methods gave, by method and arguments: it goes with the graph.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.worked_out: dict[Any, Any] = {}
 
     @property
     def name(self) -> str:
@@ -185,6 +190,22 @@ class Subgraph:
 
     def __hash__(self) -> int:
         return hash(self.graph)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def once(method: Method) -> Method:
+    """Have a method of a `Subgraph` give what it gave before, of the same arguments."""
+
+    @functools.wraps(method)
+    def found(self: Subgraph, *given: Any) -> Any:
+        key = method, given
+        if key not in self.worked_out:
+            self.worked_out[key] = method(self, *given)
+        return self.worked_out[key]
+
+    return found  # type: ignore[return-value]
 
 
 class GraphError(AssertionError):

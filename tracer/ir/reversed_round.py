@@ -112,16 +112,16 @@ def reversed_round(
     """The round that goes back.
 
     carried, rows: how many of the inputs of `graph` are handed on, and come row by row. given: when there are
-    gradients in all rounds. after: when there are some of its inputs, when all have gone back. kept: what of
-    the round need not be computed again.
+    gradients in all rounds. after: when there are some of the inputs that are not handed on, when all have
+    gone back. kept: what of the round need not be computed again.
     """
     inputs, walk = graph.inputs, given.walk(graph)
     builder = walk.builder
     ours = [i for i in walk.seeds if i < carried]
-    read = [i for i, each in enumerate(after) if i >= carried and each is not Presence.NEVER]
+    read = [i for i, each in enumerate(after, carried) if each is not Presence.NEVER]
     parts, others = ([i for i in read if (i < carried + rows) is is_row] for is_row in (True, False))
     sums = {i: walk.new("sum", inputs[i]) for i in others}
-    sometimes = [i for i in read if after[i] is Presence.SOMETIMES]
+    sometimes = [i for i in read if after[i - carried] is Presence.SOMETIMES]
     had = {i: walk.new("has", Value(inputs[i].name, TRUTH)) for i in sometimes}
     flags = {i: x for i, x in walk.truths.items() if i < carried} | had
 

@@ -33,7 +33,7 @@ from fusegrad.tracer.ir.cotangent import (
     zeros_like,
 )
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
-from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors, inlined
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors, inlined, once
 from fusegrad.tracer.ir.reversed_round import Given, History, ReversedRound, reversed_round
 
 _GETITEM, _RESHAPE, _CAT, _CLONE, _MATMUL = (
@@ -56,22 +56,10 @@ def have_rounds_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[n
 
 
 class Body(Subgraph):
-    """What a round does: its first outputs take the place of its first inputs in the next one.
-
-    backward: what says what the gradients of rounds are whose number is not known (`tested.py`).
-    """
+    """What a round does: its first outputs take the place of its first inputs in the next one."""
 
     is_compiled = False
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        self._reversed: dict[Any, tuple[ReversedRound, Body]] = {}
-        self._keeping: dict[Any, Body] = {}
-        self._parts: dict[Any, Body] = {}
-        self._leads: dict[Any, list[Set[int]]] = {}
-        self._histories: dict[Any, History] = {}
-        self.backward: dict[Any, Any] = {}
-        self._has_run = False
+    _has_run = False
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give, op by op."""
@@ -88,26 +76,25 @@ class Body(Subgraph):
         has_run, self._has_run = self._has_run, True
         return 0 if has_run else MANY // max(1, len(self.graph.equations))
 
+    @once
     def untested(self) -> Body:
         """The round without its last output."""
-        graph = self.graph
-        return self.part(range(len(graph.inputs)), range(len(graph.outputs) - 1), graph.equations)
+        return Body(Graph(self.graph.inputs, self.graph.equations, self.graph.outputs[:-1]))
 
-    def keeping(self, carried: int, products: Sequence[Value]) -> Body:
+    @once
+    def keeping(self, carried: int, products: tuple[Value, ...]) -> Body:
         """A round that also gives what it was handed, and these of its products."""
-        key = carried, tuple(products)
-        if key not in self._keeping:
-            inputs, equations, outputs = self.graph.inputs, self.graph.equations, self.graph.outputs
-            kept = (*outputs[:carried], *inputs[:carried], *products, *outputs[carried:])
-            self._keeping[key] = Body(Graph(inputs, equations, kept))
-        return self._keeping[key]
+        inputs, equations, outputs = self.graph.inputs, self.graph.equations, self.graph.outputs
+        return Body(
+            Graph(inputs, equations, (*outputs[:carried], *inputs[:carried], *products, *outputs[carried:]))
+        )
 
-    def products(self, carried: int, rounds: int | None) -> list[Value]:
+    def products(self, carried: int, rounds: int | None) -> tuple[Value, ...]:
         """The products of what a round was handed, if there is memory to keep them of all rounds: of a number
         that is not known there is none.
         """
         if rounds is None:
-            return []
+            return ()
         follow = set(self.graph.inputs[:carried])
         found = []
         for equation in self.graph.equations:
@@ -116,50 +103,44 @@ class Body(Subgraph):
                 if equation.op is _MATMUL and equation.output not in self.graph.outputs:
                     found.append(equation.output)
         bytes_ = rounds * sum(math.prod(v.shape) * v.dtype.itemsize for v in found)
-        return found if bytes_ <= MOST_KEPT else []
+        return tuple(found) if bytes_ <= MOST_KEPT else ()
 
-    def part(self, inputs: Sequence[int], outputs: Sequence[int], equations: tuple[Equation, ...]) -> Body:
-        """A round that takes and gives less."""
-        key = tuple(inputs), tuple(outputs)
-        if key not in self._parts:
-            taken, given = (
-                tuple([values[i] for i in places])
-                for values, places in ((self.graph.inputs, inputs), (self.graph.outputs, outputs))
-            )
-            self._parts[key] = Body(Graph(taken, equations, given))
-        return self._parts[key]
+    @once
+    def part(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Body:
+        """A round that takes and gives less, and computes no more than that."""
+        taken, given = (
+            tuple([values[i] for i in places])
+            for values, places in ((self.graph.inputs, inputs), (self.graph.outputs, outputs))
+        )
+        read = ancestors(self.graph.equations, given)
+        equations = [e for e in self.graph.equations if not read.isdisjoint(e.outputs)]
+        return Body(Graph(taken, tuple(equations), given))
 
+    @once
     def leads(self, carried: int, rounds: int | None) -> list[Set[int]]:
         """For each output of so many rounds (None: of any number) the inputs that its gradient goes to."""
-        key = carried, rounds
-        if key not in self._leads:
-            once, inputs = ways_of(self.graph), len(self.graph.inputs)
-            # What all rounds read leads to itself.
-            one = [*once[:carried], *({i} for i in range(carried, inputs))]
-            before = _steps(
-                [{i, *ways} for i, ways in enumerate(one)], inputs if rounds is None else rounds - 1
-            )
-            last = before if rounds is None else _steps(one, rounds)
-            self._leads[key] = [*last[:carried], *(through(ways, before) for ways in once[carried:])]
-        return self._leads[key]
+        ways, inputs = ways_of(self.graph), len(self.graph.inputs)
+        # What all rounds read leads to itself.
+        one = [*ways[:carried], *({i} for i in range(carried, inputs))]
+        before = _steps(
+            [{i, *there} for i, there in enumerate(one)], inputs if rounds is None else rounds - 1
+        )
+        last = before if rounds is None else _steps(one, rounds)
+        return [*last[:carried], *(through(there, before) for there in ways[carried:])]
 
+    @once
     def history(self, carried: int, given: Given) -> History:
         """When there are gradients, after each number of rounds."""
-        key = carried, given
-        if key not in self._histories:
-            self._histories[key] = History(self.graph, carried, given)
-        return self._histories[key]
+        return History(self.graph, carried, given)
 
+    @once
     def reversed(
         self, carried: int, rows: int, given: Given, after: tuple[Presence, ...], keeps: int
     ) -> tuple[ReversedRound, Body]:
         """A round of the loop that goes back (see there), and that as a body."""
-        key = carried, rows, given, after[carried:], keeps
-        if key not in self._reversed:
-            products = self.graph.outputs[2 * carried : carried + keeps]
-            back = reversed_round(self.graph, carried, rows, given, after, products)
-            self._reversed[key] = back, Body(back.graph)
-        return self._reversed[key]
+        products = self.graph.outputs[2 * carried : carried + keeps]
+        back = reversed_round(self.graph, carried, rows, given, after, products)
+        return back, Body(back.graph)
 
 
 def all_rounds(
@@ -301,7 +282,7 @@ def _gone_back(
     if all(each is Presence.NEVER for each in after):
         return [None] * len(inputs)
     during = Given(history.during(rounds), in_rows)
-    back, body_back = body.reversed(carried, rows, during, after, keeps)
+    back, body_back = body.reversed(carried, rows, during, after[carried:], keeps)
     begun = [given[i] if i < carried else None for i in range(len(inputs))]
     operands = (
         *[zeros_like(inputs[i]) if (x := begun[i]) is None else x.gradient for i in back.carried],
@@ -341,13 +322,12 @@ def pruned(equation: Equation, needed: Collection[Value]) -> Equation:
         if not more:
             break
         wanted |= more
-    outputs = [i for i in range(len(graph.outputs)) if i in wanted]
-    inputs = [i for i, v in enumerate(graph.inputs) if (i in wanted if i < carried else v in read)]
+    outputs = tuple([i for i in range(len(graph.outputs)) if i in wanted])
+    inputs = tuple([i for i, v in enumerate(graph.inputs) if (i in wanted if i < carried else v in read)])
     if len(outputs) == len(graph.outputs) and len(inputs) == len(graph.inputs):
         return equation
-    body = tuple([e for e in graph.equations if not read.isdisjoint(e.outputs)])
     less = {
-        "body": params["body"].part(inputs, outputs, body),
+        "body": params["body"].part(inputs, outputs),
         "rounds": params["rounds"],
         "carried": sum(i < carried for i in outputs),
         "rows": sum(carried <= i < carried + rows for i in inputs),

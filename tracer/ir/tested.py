@@ -43,7 +43,7 @@ from fusegrad.tracer.ir.cotangent import (
 )
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
-from fusegrad.tracer.ir.graph import Graph, Subgraph, Value
+from fusegrad.tracer.ir.graph import Graph, Subgraph, Value, once
 from fusegrad.tracer.ir.passes import optimise
 from fusegrad.tracer.ir.pullback import fresh, place_of, pullback
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop, ways_of
@@ -106,7 +106,8 @@ class Tested(Structured):
             count, kept = outputs[carried], outputs[carried + 1 :] or inputs
             then = params["then"]
             now = [(kept if i in then else inputs)[i] for i in range(carried, len(inputs))]
-            backward = backward_of(params["body"].untested(), carried, known)
+            when = tuple([(i, presence(x)) for i, x in known.items()])
+            backward = _backward(params["body"].untested(), carried, when)
             pulled = backward.cotangents(count, known.values(), (*kept, *now))
             found = [
                 b if a is None else a if b is None else a.plus(b) for a, b in zip(found, pulled, strict=True)
@@ -186,7 +187,6 @@ class Counted(Subgraph):
         super().__init__(graph)
         self._constants = constants
         self._key = f"{graph.text} {[x.tolist() for x in constants]}"
-        self._derived: dict[Any, Counted] = {}
 
     @property
     def name(self) -> str:
@@ -208,18 +208,16 @@ class Counted(Subgraph):
         graph = Graph(self.graph.inputs, tuple(equations), self.graph.outputs)
         return evaluate_graph(graph, [*tensors, *map(wrap, self._constants)])
 
+    @once
     def derived(self, given: tuple[int, ...], number: int) -> Counted:
         """What gives the gradients of its first inputs, so many, from those of these outputs: it takes the
         trip count, those, and the other inputs.
         """
-        key = given, number
-        if key not in self._derived:
-            made = pullback(self.graph, [(i, Presence.ALWAYS) for i in given], number)
-            graph = made.giving(())
-            seeds, (count, *others) = graph.inputs[: len(given)], graph.inputs[len(given) :]
-            graph = Graph((count, *seeds, *others), graph.equations, graph.outputs)
-            self._derived[key] = Counted(graph, [*self._constants, *made.constants])
-        return self._derived[key]
+        made = pullback(self.graph, [(i, Presence.ALWAYS) for i in given], number)
+        graph = made.giving(())
+        seeds, (count, *others) = graph.inputs[: len(given)], graph.inputs[len(given) :]
+        graph = Graph((count, *seeds, *others), graph.equations, graph.outputs)
+        return Counted(graph, [*self._constants, *made.constants])
 
 
 class Backward(Counted):
@@ -231,17 +229,21 @@ class Backward(Counted):
     """
 
     def __init__(
-        self, body: Body, carried: int, given: Mapping[int, Presence], products: Sequence[Value] = ()
+        self, body: Body, carried: int, given: Mapping[int, Presence], products: tuple[Value, ...] = ()
     ) -> None:
         """body: without a test. carried: how many tensors its rounds hand on. given: of which there are
         gradients, and when. products: those that are kept of each round.
         """
         self._body, self._carried, self._given = body, carried, given
         self._wanted = [i for i, v in enumerate(body.graph.inputs) if v.dtype.kind in "fcV"]
-        self._keeping: dict[Any, Backward] = {}
         super().__init__(*self._made(products))
 
-    def _made(self, products: Sequence[Value]) -> tuple[Graph, list[np.ndarray]]:
+    @once
+    def _keeping(self, products: tuple[Value, ...]) -> Backward:
+        """The same, with these products kept of each round."""
+        return Backward(self._body, self._carried, self._given, products)
+
+    def _made(self, products: tuple[Value, ...]) -> tuple[Graph, list[np.ndarray]]:
         graph, carried = self._body.graph, self._carried
         names = {v.name for v in graph.inputs}
         seeds = {i: fresh(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given}
@@ -300,12 +302,8 @@ class Backward(Counted):
             for a, b in zip(then, now, strict=True)
         ):
             return self._written_since(rounds, tensors[1:seeds], tensors[seeds:inputs], now)
-        products = tuple(self._body.products(carried, rounds))
-        if not products:
-            return super().run(tensors)
-        if products not in self._keeping:
-            self._keeping[products] = Backward(self._body, carried, self._given, products)
-        return Counted.run(self._keeping[products], tensors)
+        products = self._body.products(carried, rounds)
+        return Counted.run(self._keeping(products) if products else self, tensors)
 
     def _written_since(
         self, rounds: int, given: Sequence[Tensor], inputs: Sequence[Tensor], now: Sequence[Tensor]
@@ -338,14 +336,10 @@ class Backward(Counted):
         return [*filled, *truths_found]
 
 
-def backward_of(body: Body, carried: int, given: Mapping[int, Cotangent]) -> Backward:
-    """What gives the gradients of these rounds: one for all. given: the cotangents of what they hand on."""
-    when = {i: presence(x) for i, x in given.items()}
-    key = carried, *when.items()
-    if key not in body.backward:
-        body.backward[key] = Backward(body, carried, when)
-    found: Backward = body.backward[key]
-    return found
+@once
+def _backward(body: Body, carried: int, given: tuple[tuple[int, Presence], ...]) -> Backward:
+    """What gives the gradients of these rounds, without a test: one for all numbers of them."""
+    return Backward(body, carried, dict(given))
 
 
 class AtCount(Structured):

@@ -110,31 +110,24 @@ class Computed(NamedTuple):
         return wrap(rows)
 
 
-def _computed(
-    equations: Sequence[Equation],
-    value: int | float,
-    function: Callable[..., Any],
-    others: tuple[Any, ...],
-    number: int,
-    growth: int,
-) -> Computed | None:
-    """How an op takes a number; None where a tensor that holds it would be taken otherwise.
-
-    others: what the number follows from besides that of the round.
-    """
-    if len(equations) != 1 or not _fits(others):
+def _as_taken(known: Computed, equations: Sequence[Equation]) -> Computed | None:
+    """A number as an op has taken it; None where a tensor that holds it would be taken otherwise."""
+    if len(equations) != 1 or not _fits(known.others):
         return None
-    ((op, inputs, params, made, _),) = ((e.op, e.inputs, e.params, e.outputs, e.source) for e in equations)
+    (equation,) = equations
+    inputs, value, dtype = equation.inputs, known.value, known.dtype
     places = [i for i, x in enumerate(inputs) if not isinstance(x, Value)]
-    if op.name not in _OPS or params or len(places) != 1 or len(inputs) != 2:
+    if equation.op.name not in _OPS or equation.params or len(places) != 1 or len(inputs) != 2:
         return None
     (place,) = places
-    given, dtype = inputs[place], inputs[1 - place].dtype
-    if type(given) is not type(value) or plain_key(given) != plain_key(value) or made[0].dtype != dtype:
+    given = inputs[place]
+    if type(given) is not type(value) or plain_key(given) != plain_key(value):
+        return None
+    if not inputs[1 - place].dtype == equation.outputs[0].dtype == dtype:
         return None
     if dtype.name not in ("float32", "float64") and not (dtype.name == "int64" and type(value) is int):
         return None
-    return Computed(place, value, function, others, number, growth, dtype)
+    return known._replace(place=place)
 
 
 class Recurrences:
@@ -244,10 +237,10 @@ class RoundNumbers:
         """What all rounds compute as the one with this number, counted from zero. Raises Refused where no
         tensor has that.
         """
+        if self._most >= FAR or not _fits(computed.others):
+            raise Refused(_NO_ROWS)
         key = computed.function.__code__, _key_of(computed.others), computed.dtype
         if key not in self._rows:
-            if self._most >= FAR:
-                raise Refused(_NO_ROWS)
             rows = computed.rows(-number, self._most)
             self._recorder.constant(rows)
             self._rows[key] = rows
@@ -262,52 +255,31 @@ class RoundNumbers:
         number: int,
     ) -> tuple[Any, bool]:
         """What an operator gives by `compute` in the round with this number, and whether it takes that in
-        another way than sums and products do.
+        another way than sums and products do. Where the number follows from values, it is given as a tensor.
 
         sides, leaves: see `Rounds.computed`.
         """
-        if self.count.is_open:
-            return self._operated_on_rows(symbol, compute, sides, leaves, number)
-        equations = self._recorder.equations
-        begin, result = len(equations), compute(*(value for value, _ in sides))
-        is_odd = False
-        for (value, part), (other, _) in itertools.permutations(sides):
-            if not self._follows(part):
-                continue
-            is_number = type(value) in _NUMBERS
-            is_odd = is_odd or not (is_number or type(value) is Tensor)
-            is_odd = is_odd or (leaves and type(result) is not Tensor)
-            if is_number and self._observer.is_tensor(other):
-                known = _computed(equations[begin:], value, *self._given(part, number))
-                if known is None or type(other) is not Tensor:
-                    is_odd = True
-                else:
-                    self.noted[begin] = known
-        return result, is_odd
-
-    def _operated_on_rows(
-        self,
-        symbol: str,
-        compute: Callable[[Any, Any], Any],
-        sides: Sequence[Any],
-        leaves: bool,
-        number: int,
-    ) -> tuple[Any, bool]:
-        """The same, where the number of the round follows from values."""
-        operands, is_odd = [value for value, _ in sides], False
+        equations, operands, is_odd = self._recorder.equations, [value for value, _ in sides], False
+        taken: list[Computed] = []
         for i, ((value, part), (other, _)) in enumerate(itertools.permutations(sides)):
             if not self._follows(part):
                 continue
-            if type(value) not in _NUMBERS:
-                is_odd = is_odd or type(value) is not Tensor
-            elif type(other) is Tensor and symbol in _SYMBOLS:
-                known = Computed(i, value, *self._given(part, number), other.array.dtype)
-                row = self._row(known, number) if _fits(known.others) else None
-                is_odd = is_odd or row is None
-                operands[i] = value if row is None else row
+            if type(value) is Tensor or (type(value) in _NUMBERS and not self._observer.is_tensor(other)):
+                continue
+            if type(value) not in _NUMBERS or type(other) is not Tensor:
+                is_odd = True
+                continue
+            known = Computed(i, value, *self._given(part, number), other.array.dtype)
+            if self.count.is_open:
+                row = self._row(known, number) if symbol in _SYMBOLS else None
+                operands[i], is_odd = (value, True) if row is None else (row, is_odd)
             else:
-                is_odd = is_odd or self._observer.is_tensor(other)
-        result = compute(*operands)
+                taken.append(known)
+        begin, result = len(equations), compute(*operands)
+        for found in [_as_taken(known, equations[begin:]) for known in taken]:
+            if found is not None:
+                self.noted[begin] = found
+            is_odd = is_odd or found is None
         return result, is_odd or (leaves and type(result) is not Tensor)
 
     def kept(self, number: int, source: range, round_: int) -> Any:

@@ -174,17 +174,6 @@ class LoopHooks(Hooks):
         return rounds.write(lambda: self.inplace(symbol, row, value, site), value, owner, key, place, slopes)
 
     def compare_number(
-        self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
-    ) -> Any:
-        """`left < right` and the like, which differ by `slope` more with the number of each round."""
-        if isinstance(rounds, rolling.Rounds):
-            rounds.looks(left, right)
-        result = self.compare(symbol, left, right, site)
-        if isinstance(rounds, rolling.Rounds):
-            rounds.compared(symbol, left, right, place, slope)
-        return result
-
-    def compare_remainder(
         self,
         symbol: str,
         number: Any,
@@ -195,12 +184,16 @@ class LoopHooks(Hooks):
         slope: int,
         site: int,
     ) -> Any:
-        """`number % modulus < right` and the like, where the first follows from the number of the round."""
-        if not isinstance(rounds, rolling.Rounds):
-            return self.compare(symbol, self.binary("%", number, modulus, site), right, site)
-        rounds.looks(number, modulus, right)
-        result = self.compare(symbol, self.binary("%", number, modulus, site), right, site)
-        rounds.compared_remainder(symbol, number, modulus, right, place, slope)
+        """`number < right` and the like, which differ by `slope` more with the number of each round; with a
+        modulus `number % modulus < right`, of which the first follows from that number.
+        """
+        is_followed = isinstance(rounds, rolling.Rounds)
+        if is_followed:
+            rounds.looks(number, modulus, right)
+        left = number if modulus is None else self.binary("%", number, modulus, site)
+        result = self.compare(symbol, left, right, site)
+        if is_followed:
+            rounds.compared(symbol, number, modulus, right, place, slope)
         return result
 
     def binary_of_number(

@@ -445,46 +445,31 @@ class Rounds:
         # How many rounds an op has made is guarded by how that comes out.
         numbers.look(*(x for x in sides if (known := numbers.of(x)) is None or known.value is None))
 
-    def compared(self, symbol: str, left: Any, right: Any, place: int, slope: int) -> None:
-        """A round has compared its number: both sides differ by `slope` times what it gets from the source at
-        `place`, and by what is the same. If that is -1, it was a variable that is counted up, and they differ
-        by `slope` more after each round.
+    def compared(self, symbol: str, number: Any, modulus: Any, right: Any, place: int, slope: int) -> None:
+        """A round has compared its number, or what is left of it when it is divided by `modulus`: both sides
+        differ by `slope` times what it gets from the source at `place`, and by what is the same. If that is
+        -1, it was a variable that is counted up, and they differ by `slope` more after each round.
         """
-        if place == COUNTED:
-            self._compared_count(symbol, left, right, slope)
+        source = range(1) if place == COUNTED else self.items.sources[place]
+        whole = all(type(x) is int for x in (number, right, 1 if modulus is None else modulus))
+        if type(source) is not range or not whole:
+            self._is_odd("its rounds compare their number with what is no whole number")
             return
-        source = self.items.sources[place]
-        if type(source) is not range or type(left) is not int or type(right) is not int:
-            self._is_odd("its rounds compare their number with what is no whole number")
-        else:
-            alike = alike_for(symbol, left - right, slope * source.step)
-            self._alike.append((self._next - self._begins, self._next - 1 + alike, FAR))
-            if self.tested is not None:
-                self.tested.compared(symbol, left - right, slope * source.step, self._next)
-
-    def compared_remainder(
-        self, symbol: str, number: Any, modulus: Any, right: Any, place: int, slope: int
-    ) -> None:
-        """A round has compared what is left of its number, and of what is the same, when it is divided."""
-        source = self.items.sources[place]
-        if type(source) is not range or any(type(x) is not int for x in (number, modulus, right)):
-            self._is_odd("its rounds compare their number with what is no whole number")
-        elif self.recorder.later.on:
-            growth, most = slope * source.step, self.items.number - self._next + 1
+        difference, growth, now = number - right, slope * source.step, self._next - self._begins
+        if modulus is not None and self.recorder.later.on:
+            most = self.items.number - self._next + 1
             alike = alike_remainders(symbol, number, modulus, right, growth, most)
-            told = self._next - 1 + alike, period(modulus, growth)
-            self._alike.append((self._next - self._begins, *told))
+            self._alike.append((now, self._next - 1 + alike, period(modulus, growth)))
+        elif modulus is None:
+            if place != COUNTED:
+                self._alike.append((now, self._next - 1 + alike_for(symbol, difference, growth), FAR))
+            if self.tested is not None:
+                self.tested.compared(symbol, difference, growth, self._next)
 
     def _is_odd(self, reason: str) -> None:
         """A round does what is not the same from round to round."""
         self._odd = self._next - self._begins, reason
         self._count.fix()
-
-    def _compared_count(self, symbol: str, left: Any, right: Any, growth: int) -> None:
-        if type(left) is not int or type(right) is not int:
-            self._is_odd("its rounds compare what they count with what is no whole number")
-        elif self.tested is not None:
-            self.tested.compared(symbol, left - right, growth, self._next)
 
     def offset(self, value: Any) -> Any:
         """What is added to the number of the round, to find a row."""

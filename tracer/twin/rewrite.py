@@ -183,14 +183,14 @@ class Rewriter(Assignments):
         if node not in self.tests:
             return super().visit_Compare(node)
         name, place, test = self.tests[node]
-        symbol, right = OPERATORS[type(node.ops[0])], node.comparators[0]
-        follows = self.load(name, node), place, test.slope
+        number: ast.expr = node.left
         if test.modulus is not None:
             assert isinstance(node.left, ast.BinOp)
-            sides = self.expressions([node.left.left, test.modulus, right])
-            return self.hook("compare_remainder", node, symbol, *sides, *follows)
-        sides = self.expressions([node.left, right])
-        return self.hook("compare_number", node, symbol, *sides, *follows)
+            number = node.left.left
+        modulus = None if test.modulus is None else self.expression(test.modulus)
+        sides = self.expression(number), modulus, self.expression(node.comparators[0])
+        follows = self.load(name, node), place, test.slope
+        return self.hook("compare_number", node, OPERATORS[type(node.ops[0])], *sides, *follows)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node not in self.numbers:

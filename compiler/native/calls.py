@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.llvm.function_writer import FunctionWriter
+from fusegrad.compiler.llvm.function_writer import FunctionWriter, Word
 from fusegrad.compiler.llvm.tasks import sequence
 from fusegrad.compiler.native.core import Maker, Native
 from fusegrad.compiler.native.object_writer import ObjectWriter
@@ -22,7 +22,7 @@ from fusegrad.compiler.runtime import red_zones, thread_pool, threads
 from fusegrad.compiler.runtime.allocator import data_address
 from fusegrad.eager.core.handlers import handler_raised
 
-_BEFORE_ENTRIES = 3  # words in the table
+BEFORE_ENTRIES = 3  # words in the table
 
 
 class Call(NamedTuple):
@@ -71,34 +71,29 @@ class Calls:
     The GIL is released.
     """
 
-    __slots__ = ("_blocks", "_calls", "_slots", "_table", "_times", "run", "shared")
+    __slots__ = ("_blocks", "_calls", "_slots", "_table", "run", "shared")
 
     run: Callable[..., None]
     shared: bool  # whether any of them has tasks that several threads can share
 
-    def __init__(
-        self, calls: Sequence[Call], slots: Callable[[], Sequence[Slot | None]] = tuple, times: int = 1
-    ) -> None:
-        """slots: gives what arrays must be like, or None for those that are not there yet. times: how often
-        `run` goes through the calls.
-        """
-        self._calls, self._slots, self._times = calls, slots, times
+    def __init__(self, calls: Sequence[Call], slots: Callable[[], Sequence[Slot | None]] = tuple) -> None:
+        """slots: gives what arrays must be like, or None for those that are not there yet."""
+        self._calls, self._slots = calls, slots
         self.shared = any(call.shared for call in calls)
         self._blocks = [np.array(call.block, np.int64) for call in calls]
-        entries = self.entries()
         last = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
-        sharing = (times - 1) * len(calls) + last if last and threads.pool_size() > 1 else 0
-        table = [
-            times * len(calls),
-            sharing,
-            thread_pool.pool().address if sharing else 0,
-            *[*itertools.chain(*entries)] * times,
-        ]
-        self._table = np.array(table, np.int64)
+        sharing = last if threads.pool_size() > 1 else 0
+        team = thread_pool.pool().address if sharing else 0
+        self._table = np.array([len(calls), sharing, team, *itertools.chain(*self.entries())], np.int64)
         if red_zones.is_on:
             self.run = self._run_watched
         else:
             self.run = RUN.of(self._table) or functools.partial(run_plainly, self._table, self._blocks)
+
+    def words(self) -> list[int]:
+        """The table of the kernels, as it begins that of whoever calls them."""
+        found: list[int] = self._table.tolist()
+        return found
 
     def entries(self) -> list[tuple[int, int]]:
         """The address and that of the block of each."""
@@ -106,11 +101,7 @@ class Calls:
 
     def table(self) -> tuple[int, int]:
         """How many kernels are called, and the address of the first one's entry in the table of them."""
-        return int(self._table[0]), data_address(self._table) + 8 * _BEFORE_ENTRIES
-
-    def repeated(self, times: int) -> Calls:
-        """The same so many times over, in one go."""
-        return Calls(self._calls, self._slots, times)
+        return int(self._table[0]), data_address(self._table) + 8 * BEFORE_ENTRIES
 
     def __str__(self) -> str:
         return "; ".join(str(call.of) for call in self._calls)
@@ -124,11 +115,9 @@ class Calls:
                 red_zones.fail(f"{self} is given another {slot.of} than it was compiled for: {misfit}")
         slots = (ctypes.c_void_p * (len(arrays) + 1))(None, *map(data_address, arrays))
         count = int(threads.thread_count[0])
-        for number, (call, entry) in enumerate(
-            zip([*self._calls] * self._times, self.entries() * self._times, strict=True)
-        ):
+        for number, (call, entry) in enumerate(zip(self._calls, self.entries(), strict=True)):
             if call.shared and count > 1 and self._table[2]:
-                place = data_address(self._table) + 8 * (_BEFORE_ENTRIES + 2 * number)
+                place = data_address(self._table) + 8 * (BEFORE_ENTRIES + 2 * number)
                 _Together(int(self._table[2]))(place, 1, slots, count)
             else:
                 _Kernel(entry[0])(slots, entry[1])
@@ -152,21 +141,29 @@ def prepare() -> None:
 def _written() -> list[FunctionWriter]:
     f = ObjectWriter("fusegrad_run", borrowed=True)
     kernels, sharing, together = f.words("i64", "i64", "ptr")
-    calls = f.table.at(_BEFORE_ENTRIES, "ptr")
+    calls = f.table.at(BEFORE_ENTRIES, "ptr")
     slots = f.room("ptr", f.count + 1)
     slots.store(f.null)
     with f.loop(f.count) as i:
         slots.store(f.array_data(f.items.load("ptr", i)), i + 1)
     thread = f.call("PyEval_SaveThread", gives="ptr")
+    call_all(f, calls, kernels, sharing, together, slots, f.variable(0))
+    f.call("PyEval_RestoreThread", thread)
+    f.return_(f.object("none"))
+    return [sequence(), trial_kernel(), f]
+
+
+def call_all(
+    f: FunctionWriter, calls: Word, kernels: Word, sharing: Word, together: Word, slots: Word, first: Any
+) -> None:
+    """Write the calls of all kernels: of those up to the last that has tasks to share by a team, if there is
+    one. first: a variable, which is 0.
+    """
     count = f.symbol("fusegrad_threads", "i64").load()
-    first = f.variable(0)
     with f.if_((count > 1) & (sharing > 0)):
         f.call_address(together, calls, sharing, slots, count)
         first.set(sharing)
     f.call("fusegrad_sequence", calls, first.value, kernels, slots)
-    f.call("PyEval_RestoreThread", thread)
-    f.return_(f.object("none"))
-    return [sequence(), trial_kernel(), f]
 
 
 _Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -175,12 +172,18 @@ _Together = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_voi
 
 def run_plainly(table: np.ndarray, blocks: Sequence[np.ndarray], *arrays: np.ndarray) -> None:
     """The plain way. blocks: held, as the table has their addresses."""
-    kernels, sharing, together, *entries = table.tolist()
     slots = (ctypes.c_void_p * (len(arrays) + 1))(None, *map(data_address, arrays))
+    call_all_plainly(table, slots)
+
+
+def call_all_plainly(table: np.ndarray, slots: Any) -> None:
+    """Call the kernels that a table begins with."""
+    kernels, sharing, together = table[:BEFORE_ENTRIES].tolist()
     first, count = 0, int(threads.thread_count[0])
     if count > 1 and sharing:
-        _Together(together)(data_address(table) + 8 * _BEFORE_ENTRIES, sharing, slots, count)
+        _Together(together)(data_address(table) + 8 * BEFORE_ENTRIES, sharing, slots, count)
         first = sharing
+    entries = table[BEFORE_ENTRIES:].tolist()
     for number in range(first, kernels):
         address, block = entries[2 * number : 2 * number + 2]
         _Kernel(address)(slots, block)

@@ -59,8 +59,6 @@ from fusegrad.tracer.ir.symbolic_sizes import Values
 
 NOTHING = np.empty(0)
 RESHAPE = REGISTRY["reshape"]
-# So many rounds of a loop are one native call.
-AT_ONCE = 256
 # By a name of its own, so that the fault drills can let it fail.
 small_array = red_zones.empty if red_zones.is_on else np.empty
 
@@ -167,7 +165,6 @@ class Placed:
         ]
         places = {place for place, _, _ in self.small}
         self.large = [f for f in self.fresh if f[0] not in places]
-        self._repeated: dict[int, Calls] = {}
         self.rest = [NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
         blocks = product_blocks(blueprint, sizes)
         self.batches = batches(blueprint, sizes, blocks)
@@ -383,22 +380,6 @@ class Placed:
         if self.arena_bytes:
             self.arenas.append(arena)
         return arrays
-
-    def repeat(self, inputs: Sequence[np.ndarray], times: int) -> None:
-        """Run it so often in the memory of its inputs, where all of its results lie."""
-        calls = self.calls
-        if calls is None:
-            assert not self.stages, "rounds that NumPy has part in are written out"
-            return
-        assert not self.fresh, "there is a result that has memory of its own"
-        arena = self.take_arena() if self.arena_bytes else NOTHING
-        for done in range(0, times, AT_ONCE):
-            several = min(times - done, AT_ONCE)
-            if several not in self._repeated:
-                self._repeated[several] = calls.repeated(several)
-            self._repeated[several].run(*inputs, *self.rest, arena)
-        if self.arena_bytes:
-            self.arenas.append(arena)
 
     def take_arena(self) -> np.ndarray:
         """Memory for temporaries, of its own for each run at a time."""

@@ -7,6 +7,7 @@ any other equations.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,6 @@ from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.loop_distribution import distributed
 from fusegrad.compiler.program.periodic_plan import rounds_apart
 from fusegrad.compiler.program.pipeline import clone_op
-from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import Params
 from fusegrad.eager.core.tensor import Tensor
@@ -33,8 +33,9 @@ from fusegrad.tracer.loops.rolling import TURN
 # Rounds of no more equations than this, in all, are written out where they could share kernels; and of no
 # more when they are lowered, of which sorting a row takes a dozen.
 MOST_WRITTEN_OUT, MOST_LOWERED = 2000, 5000
-# So many rounds run in one native call: in between, Python sees to signals and other threads.
-ROUNDS_AT_ONCE = 1 << 14
+# Rounds that take and give so many elements in all run in one native call, where a small one counts as so
+# many: in between, Python sees to signals. That is a few hundredths of a second.
+AT_ONCE, SMALL_ROUND = 1 << 24, 1 << 10
 
 
 def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Graph:
@@ -157,6 +158,8 @@ class _Rounds:
         self._on, self._left = body.places[:carried], body.places[carried:]
         self._turns = [(i, place) for i, place in enumerate(self._on) if place >= len(body.graph.inputs)]
         self._rows, self._backwards, self._is_tested = rows, backwards, is_tested
+        elements = sum(math.prod(v.shape) for v in (*body.graph.inputs, *body.graph.outputs))
+        self._at_once = max(1, AT_ONCE // max(elements, SMALL_ROUND))
         self._several: dict[int, RoundsOfCalls] = {}  # what runs so many of them
 
     def run(self, now: list[np.ndarray], given: list[np.ndarray], made: list[np.ndarray], most: int) -> int:
@@ -167,23 +170,15 @@ class _Rounds:
         calls = self._placed.calls
         if calls is None:
             return self._step_by_step(now, given, made, most)
-        if not (self._turns or self._rows or made):
-            self._placed.repeat([*now, *given], most)
-            return most
         spare, counted, count = [np.empty_like(now[i]) for i, _ in self._turns], np.zeros(1, np.int64), 0
-        # Rounds that several threads share are run one by one.
-        at_once = 1 if calls.shared and threads.pool_size() > 1 else ROUNDS_AT_ONCE
         arena = self._placed.take_arena()
         while count < most:
-            done = number = min(most - count, at_once)
-            arrays = self._arrays(now, given, made, spare, self._row(count, most), at_once == 1)
-            if at_once == 1:
-                calls.run(*arrays, arena)
-                done = int(not self._is_tested or made[0][0])
-            else:
-                several = self._several.get(number) or self._prepared(calls, number, given, made, len(arrays))
-                several.run(*arrays, arena, counted)
-                done = int(counted[0]) if self._is_tested else number
+            done = number = min(most - count, self._at_once)
+            arrays = self._arrays(now, given, made, spare, self._row(count, most))
+            several = self._several.get(number) or self._prepared(calls, number, given, made, len(arrays))
+            several.run(*arrays, arena, counted)
+            if self._is_tested:
+                done = int(counted[0])
             if done % 2:
                 for k, (i, _) in enumerate(self._turns):
                     now[i], spare[k] = spare[k], now[i]
@@ -219,11 +214,10 @@ class _Rounds:
         made: list[np.ndarray],
         spare: list[np.ndarray],
         row: int,
-        is_alone: bool,
     ) -> list[np.ndarray]:
-        """The memory of a round, or of those from it on, of which only where it begins is read."""
+        """The memory of the rounds from one on, of which only where it begins is read."""
         parts, left = given[: self._rows], made
-        if row or is_alone:
+        if row:
             parts, left = [x[row, ...] for x in parts], [x[row, ...] for x in left]
         arrays = [*now, *parts, *given[self._rows :], *self._placed.rest]
         for (_, place), array in zip((*self._turns, *enumerate(self._left)), (*spare, *left), strict=True):

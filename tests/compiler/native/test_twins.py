@@ -20,6 +20,7 @@ from fusegrad.compiler.native.classes import Classes
 from fusegrad.compiler.native.items import Items
 from fusegrad.compiler.native.making import Making
 from fusegrad.compiler.native.match import Match
+from fusegrad.compiler.native.rounds import RoundsOfCalls
 from fusegrad.eager.core.op import wrap
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.values import Expected
@@ -165,7 +166,7 @@ def test_calls(random: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> 
     for one in (make(), plain(monkeypatch, make)):
         for times in (1, 3):
             given, result = np.arange(5)[2:], np.zeros(4, np.int64)
-            assert one.repeated(times).run(given, result) is None
+            assert RoundsOfCalls(one, times, (), ()).run(given, result) is None
             assert result.tolist() == [times * (sum(numbers) + 5 * 2), 0, 0, 0]
 
 

@@ -195,7 +195,7 @@ class Placed:
     def _work(self, blocks: Sequence[list[int] | None]) -> int:
         """How many elements the kernels go over, with several multiplications of products for one."""
         forms = [form for form in self.blueprint.forms if form is not None]
-        elements: int = sum(math.prod(self.sizes.of(n) for n in form.counts) for form in forms)
+        elements: int = sum(self.sizes.of(n) for form in forms for n in form.counts)
         return elements + sum(matmul.multiplications(block) for block in blocks if block is not None) // 8
 
     # Memory.

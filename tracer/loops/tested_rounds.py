@@ -38,9 +38,6 @@ from fusegrad.tracer.record.later import alive
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.scalars import fits_float64
 
-# Where rounds cannot be left out, those that begin with the next one are looked at so many times, and then
-# others after a turn more, and later ones.
-TRIES = 2
 # An op knows so many ways at the most.
 MOST_WAYS = 8
 
@@ -137,8 +134,8 @@ class TestedRounds:
                 self._begin()
                 return number, carried
             self._tries += 1
-            # The first rounds may differ.
-            if self._tries > TRIES:
+            # The first rounds may differ: those from the next one on are looked at, and those behind it.
+            if self._tries > TURN:
                 self._from, self._wait, self._tries = number + self._wait, self._wait * AGAIN, 0
                 self.over()
             elif self._last is not None:

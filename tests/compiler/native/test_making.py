@@ -127,9 +127,13 @@ def test_results_in_another_shape_and_twice():
 
 def test_work_is_what_kernels_and_products_do():
     x, w = fg.ones(8, 16), fg.ones(16, 4)
-    jitted = answered(lambda x, w: fg.tanh(x @ w), x, w)
-    (entry,) = jitted.entries.values()
-    (variant,) = entry.variants
-    placed = variant.tree.root.code.program.placed()
-    assert placed.work == 8 * 4 + 8 * 16 * 4 // 8
-    assert placed.is_small
+    several = answered(lambda x: (x * 2, x + 1, x - 1), x)
+    for jitted, work in (
+        (answered(lambda x, w: fg.tanh(x @ w), x, w), 8 * 4 + 8 * 16 * 4 // 8),
+        (several, 3 * 8 * 16),
+    ):
+        (entry,) = jitted.entries.values()
+        (variant,) = entry.variants
+        placed = variant.tree.root.code.program.placed()
+        assert placed.work == work
+        assert placed.is_small

@@ -18,6 +18,7 @@ from fusegrad.compiler.explain.miss_reasons import Difference, value_text
 from fusegrad.compiler.jitted import Jitted
 from fusegrad.compiler.paths.path import Path
 from fusegrad.eager.core.errors import is_own_file, source_line
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.captured import Reason
 from fusegrad.tracer.ir.graph import Source
 from fusegrad.tracer.observe.reads import Read
@@ -141,7 +142,7 @@ def _numbers(path: Path, names: Sequence[str]) -> list[str]:
     """The Python numbers that a replay of the path finds anew, in words."""
     symbols = [host.symbol for host in path.hosts if isinstance(host, (Outcome, Scalar))]
     symbols += [output.item for output in path.capture.outputs if output.kind == "computed"]
-    found = [(symbol.place, symbol) for symbol in places(symbols)]
+    found = [(symbol.place, symbol) for symbol in places(symbols) if not issubclass(symbol.kind, Tensor)]
     return sorted(f"argument `{names[p]}`" if isinstance(p, int) else str(symbol) for p, symbol in found)
 
 

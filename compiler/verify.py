@@ -13,7 +13,7 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.pytree import attributes_of, flatten, is_its_attributes
+from fusegrad.eager.core.pytree import flatten, is_its_attributes, within
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ranks.journal import journal
 from fusegrad.tracer.observe.hosts import at
@@ -106,7 +106,7 @@ def check_same(function: Jitted, ours: Any, theirs: Any) -> None:
         elif type(a) is float and type(b) is float:
             same = bool(np.isclose(a, b, _OF_NUMBERS, _OF_NUMBERS * 1e-2, equal_nan=True))
         elif a is not b and type(a) is type(b) and is_its_attributes(a):
-            check_same(function, attributes_of(a), attributes_of(b))
+            check_same(function, within(a), within(b))
         else:
             same = same and (a is b or plain_key(a) == plain_key(b))
         if not same:

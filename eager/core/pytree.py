@@ -82,9 +82,13 @@ def contents(value: Any) -> list[Any]:
 
 
 def is_its_attributes(value: Any) -> bool:
-    """Whether an object is nothing but an instance of a class in Python with attributes in a dict."""
-    kind = type(value)
-    if is_container(value) or kind.__basicsize__ != _Plain.__basicsize__ or kind.__itemsize__:
+    """Whether an object is nothing but an instance of a class in Python with attributes in a dict, and, if it
+    is a dict, with plain keys.
+    """
+    kind, likes = type(value), _LIKES[_base_of(value)]
+    if is_container(value) or kind.__basicsize__ != likes.__basicsize__ or kind.__itemsize__:
+        return False
+    if not all(type(key) in (str, int) for key in within(value)[0]):
         return False
     if type(attributes_of(value)) is not dict or hasattr(kind, "__del__"):
         return False
@@ -99,8 +103,29 @@ def attributes_of(value: Any) -> Any:
         return None
 
 
+def _base_of(value: Any) -> type:
+    return next(base for base in _LIKES if isinstance(value, base))
+
+
+def within(value: Any) -> tuple[dict[Any, Any], dict[str, Any]]:
+    """The items of such an object, as far as it is a dict, and its attributes; its class is not asked."""
+    base: Any = _base_of(value)
+    return {} if base is object else dict(base.items(value)), attributes_of(value)
+
+
 class _Plain:
     pass
+
+
+class _Items(dict):
+    pass
+
+
+class _OrderedItems(OrderedDict):
+    pass
+
+
+_LIKES: dict[type, type] = {OrderedDict: _OrderedItems, dict: _Items, object: _Plain}
 
 
 def flatten(
@@ -149,8 +174,13 @@ def _find_shared(
         shared[id(value)] = None
         return
     met.add(id(value))
-    for held in attributes_of(value).values() if is_object else contents(value):
+    for held in _parts(value) if is_object else contents(value):
         _find_shared(held, ours, objects, met, shared)
+
+
+def _parts(value: Any) -> list[Any]:
+    items, attributes = within(value)
+    return [*items.values(), *attributes.values()]
 
 
 def _flatten(
@@ -171,15 +201,18 @@ def _flatten(
     if (again := shared.get(id(value))) is not None:
         return again
     outer += (id(value),)
-    held = list(attributes_of(value).values()) if is_object else contents(value)
+    held = _parts(value) if is_object else contents(value)
     parts = [_flatten(v, leaves, ours, objects, outer, shared) for v in held]
     if is_object:
-        own = tuple(attributes_of(value))
-        tag: Hashable = own
+        base: Any = _base_of(value)
+        items, own = map(tuple, within(value))
+        tag: Hashable = own, tuple((type(key), key) for key in items)
 
         def build(values: list[Any]) -> Any:
-            made = object.__new__(kind)
-            attributes_of(made).update(zip(own, values, strict=True))
+            made = base.__new__(kind)
+            for key, item in zip(items, values, strict=False):
+                base.__setitem__(made, key, item)
+            attributes_of(made).update(zip(own, values[len(items) :], strict=True))
             return made
 
     elif kind in (dict, OrderedDict):

@@ -26,7 +26,7 @@ from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.eager.core.pytree import field_names
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.arrays import calls as arrays
-from fusegrad.tracer.observe.arrays.untold import note_leaf
+from fusegrad.tracer.observe.arrays.untold import note_absent, note_leaf
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
     DRAWS,
@@ -348,13 +348,9 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
     is_property = known and type(raw) is property and purity.is_trusted(raw.fget)
     if is_property or (callable(raw) and purity.is_trusted(raw)):
         return getattr(owner, name)
-    if raw is MISSING and not observer.is_input(owner):
+    if raw is MISSING:
+        note_absent(observer, owner, name, site)
         observer.read_class(type(owner), name, MISSING, site)
-        if id(owner) in observer.captured_tensors:
-            absent, words = functools.partial(own_of, name), f"attribute `{name}` of a tensor"
-            observer.read(
-                ("absent", id(owner), name), lambda: GetterRead(owner, absent, MISSING, words, site)
-            )
         return _native(observer, owner, name)
     observer.open(f"reads `{name}` of a tensor", site, "read")
     return getattr(owner, name)

@@ -303,7 +303,7 @@ def is_schedule_class(kind: type) -> bool:
 
 
 def is_remade(value: Any) -> bool:
-    """Whether a replay can make an object again that a run has made, of its class and its attributes: of a
+    """Whether a replay can make an object again that a run has made, of its class, attributes and items: of a
     user's class, or one of our distributions. Layers have tables of what they hold.
     """
     if not is_its_attributes(value):

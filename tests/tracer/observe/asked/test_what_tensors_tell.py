@@ -10,6 +10,7 @@ import pytest
 from planted import finds
 
 import fusegrad as fg
+from fusegrad.tracer.observe import attributes
 from fusegrad.tracer.observe.arrays import untold
 
 ASKED: dict[str, Callable[[Any, Any], Any]] = {
@@ -111,6 +112,18 @@ def check(asked: str, first: str, is_argument: bool = True) -> None:
 @pytest.mark.parametrize("asked", ASKED)
 def test_what_tensors_tell(asked: str, first: str, is_argument: bool) -> None:
     check(asked, first, is_argument)
+
+
+def test_attributes_that_are_missed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attributes, "note_absent", lambda *given: None)
+    assert finds(check, "hasattr", "made") and finds(check, "getattr", "made")
+
+
+def test_what_arguments_lack_is_no_reason_to_run_the_body() -> None:
+    function = fg.jit(ASKED["hasattr"])
+    for _ in range(4):
+        assert function(fg.ones(3), fg.ones(3)) is False
+    assert function.stats.compiled_calls == 3
 
 
 @pytest.mark.parametrize("asked", ["is_leaf", "storage_offset()", "_is_view()"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,23 @@ from fusegrad.eager.core import pytree
 class Made:
     def __init__(self, x: Any, number: Any = 0) -> None:
         self.x, self.number = x, number
+
+
+class Output(collections.OrderedDict):  # type: ignore[type-arg]
+    """As libraries' models give them: what is set is an attribute and an item."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is not None:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return [*self.values()][key] if isinstance(key, int) else super().__getitem__(key)
+
+
+class Items(dict):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        raise RuntimeError("it is asked by its class's own methods")
 
 
 class Holder:
@@ -116,6 +134,23 @@ def with_itself(h: Any, x: Any) -> Any:
     return x
 
 
+def an_output(h: Any, x: Any) -> Any:
+    found = Output()
+    found.loss, found.logits, found.rest = x.sum(), x * 2, None
+    found.again = found.logits
+    return found, found[0] + 1
+
+
+def a_dict(h: Any, x: Any) -> Any:
+    h.made = Items(a=x * 2, b=[x + 1])
+    h.made.more = Items()
+    return Items({1: Made(x), "x": Output(x=x * 3)})
+
+
+def a_dict_by_object(h: Any, x: Any) -> Any:
+    return Items({Made: x * 2}), x
+
+
 def a_distribution(h: Any, x: Any) -> Any:
     h.made = fg.distributions.Categorical(logits=x)
     return h.made.log_prob(fg.tensor(1))
@@ -124,9 +159,9 @@ def a_distribution(h: Any, x: Any) -> Any:
 BODIES: list[Callable[[Any, Any], Any]] = [
     in_each_round, handed_on, changed_after, appended, given, with_views, with_a_count, with_a_number,
     read_first, one_of_two, derived, left_and_given, left_twice, met_again, with_itself,
-    a_distribution,
+    an_output, a_dict, a_dict_by_object, a_distribution,
 ]  # fmt: skip
-REFUSED = {with_views, read_first, left_and_given, left_twice, with_itself}
+REFUSED = {a_dict_by_object, with_views, read_first, left_and_given, left_twice, with_itself}
 
 
 def shown(value: Any, met: dict[int, int] | None = None) -> Any:
@@ -139,6 +174,9 @@ def shown(value: Any, met: dict[int, int] | None = None) -> Any:
         if id(value) in met:
             return "again", met[id(value)]
         met[id(value)] = len(met)
+    if isinstance(value, (Output, Items)):
+        items = [[str(key), shown(item, met)] for key, item in dict.items(value)]
+        return type(value).__name__, items, shown(vars(value), met)
     if isinstance(value, dict):
         return {key: shown(item, met) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -187,6 +225,11 @@ def test_attributes_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch)
     whole = pytree.attributes_of
     monkeypatch.setattr(pytree, "attributes_of", lambda value: dict([*whole(value).items()][:1]))
     assert finds(test_they_are_what_eager_makes, changed_after)
+
+
+def test_items_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytree, "within", lambda value: ({}, pytree.attributes_of(value)))
+    assert finds(test_they_are_what_eager_makes, an_output) and finds(test_they_are_what_eager_makes, a_dict)
 
 
 def test_what_is_made_twice_in_place_of_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,10 @@ def test_structures_beside_torch_run(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_structures_alone_tell_their_peak() -> None:
+    assert int(run(str(BENCHMARKS / "structures.py"), "--alone", "cells", "32", "batched", "1")) > 1 << 24
+
+
 def test_loops_beside_jax_run(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     run(str(BENCHMARKS / "loops.py"), "--quick", "--json", str(tmp_path / "figures.json"))

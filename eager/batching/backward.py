@@ -303,11 +303,22 @@ class Group(_Own):
             come = [row for row, g in enumerate(rows) if g is not None]
             if come:
                 self.reached.mark(come)
-                types = self.output_types[begin : begin + self.reached.size]
-                own: Tensor = ops.stack(filled(rows, types))
+                own = self._of_all(output, rows, come)
                 whole = own if whole is None else whole + own
             found.append(whole)
         return found
+
+    def _of_all(self, output: int, rows: Sequence[Any], come: Sequence[int]) -> Tensor:
+        """The gradient of all of a result, of what has come for some of its rows."""
+        if state.grad_enabled or state.interpreter is not None:
+            begin = self.row_of(output, 0)
+            made: Tensor = ops.stack(filled(rows, self.output_types[begin : begin + self.reached.size]))
+            return made
+        shape, dtype = self.output_types[output]
+        array = np.zeros(shape, dtype)
+        for row in come:
+            array[row] = rows[row].array
+        return wrap(array)
 
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
         edges, gradients = edges or self.edges, self._joined(gradients)

@@ -308,9 +308,8 @@ class Table:
 
     def place(self, number: int) -> tuple[int, int]:
         """Where the value of a number is."""
-        if number >= len(self.holders):
-            return OWN, number
-        return int(self.holders[number]), int(self.rows[number])
+        holders = self.holders
+        return (int(holders[number]), int(self.rows[number])) if number < len(holders) else (OWN, number)
 
     def is_held(self, calls: np.ndarray) -> bool:
         """Whether somebody has the first result of some of these calls."""

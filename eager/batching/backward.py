@@ -312,7 +312,7 @@ class Group(_Own):
         """The gradient of all of a result, of what has come for some of its rows."""
         if state.grad_enabled or state.interpreter is not None:
             begin = self.row_of(output, 0)
-            made: Tensor = ops.stack(filled(rows, self.output_types[begin : begin + self.reached.size]))
+            made: Tensor = ops.stack(filled([*rows], self.output_types[begin : begin + self.reached.size]))
             return made
         shape, dtype = self.output_types[output]
         array = np.zeros(shape, dtype)

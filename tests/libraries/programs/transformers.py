@@ -123,6 +123,9 @@ def generated(build: Callable[[], Any]) -> Callable[[], Case]:
             model,
             values=lambda: {
                 "greedy": model.generate(words(1, 4), do_sample=False, **ask),
+                "static cache": model.generate(
+                    words(1, 4), do_sample=False, cache_implementation="static", disable_compile=True, **ask
+                ),
                 "without the cache": model.generate(words(1, 4), do_sample=False, use_cache=False, **ask),
                 "beams": model.generate(words(1, 4), do_sample=False, num_beams=2, **ask),
             },

@@ -34,9 +34,11 @@ def _getitem_dims(equation: Equation) -> list[tuple[Any, int, int]]:
     return found
 
 
-def getitem_links(equation: Equation) -> Links:
+def getitem_links(equation: Equation) -> Links | None:
     (x,) = equation.inputs
     made = equation.output
+    if any(has_symbols(entry) and type(x.shape[dim]) is int for entry, dim, _ in _getitem_dims(equation)):
+        return None  # which piece it is is open
     pairs, consumed, moved = [], [], []
     for entry, dim, along in _getitem_dims(equation):
         is_slice = isinstance(entry, Slice)

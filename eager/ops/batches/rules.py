@@ -280,17 +280,22 @@ LEAVE_LEADING = frozenset(
 )
 
 
+# Operands that have a vector for each matrix, or a number: how many dimensions less.
+_FOR_EACH_MATRIX = {
+    "linalg_ldl_solve": {1: 1},
+    "linalg_pinv": {1: 2, 2: 2},
+    "linalg_matrix_rank": {1: 2, 2: 2},
+}
+
+
 def with_leading(call: Call) -> Any:
     """One leading dimension more, in front of those that operands have in common."""
-    tensors = call.tensors()
-    rank = max(map(call.rank, tensors))
+    tensors, less = call.tensors(), _FOR_EACH_MATRIX.get(call.op.name, {})
+    rank = max(call.rank(i) + less.get(i, 0) for i in tensors)
     operands = list(call.everything())
     for i in tensors:
-        if call.op.name == "linalg_ldl_solve" and i == 1:  # a vector for each matrix
-            missing = rank - 1 - call.rank(i)
-        else:
-            missing = rank - call.rank(i) if call.rank(i) >= 2 else 0
-        if missing:
+        missing = rank - less.get(i, 0) - call.rank(i)
+        if missing and (i in less or call.rank(i) >= 2):
             operands[i] = ops.reshape(operands[i], (call.size, *[1] * missing, *call.shape(i)))
     return call.done(operands)
 

@@ -182,7 +182,7 @@ def test_planted_faults_of_families_are_found(family: str, monkeypatch: pytest.M
 def _shuffled(call: rules.Call) -> Any:
     """The rule's own answer, with the examples in another order."""
     made = OWN[call.op.name](call)
-    return ops.flip(made, (0,)) if isinstance(made, fg.Tensor) else tuple([ops.flip(m, (0,)) for m in made])
+    return ops.roll(made, 1, 0) if isinstance(made, fg.Tensor) else tuple([ops.roll(m, 1, 0) for m in made])
 
 
 OWN = dict(rules.RULES)

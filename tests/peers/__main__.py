@@ -18,7 +18,7 @@ FILES = """test_tensor_creation_ops test_torch test_reductions test_linalg test_
     nn/test_load_state_dict nn/test_module_hooks nn/test_multihead_attention nn/test_packed_sequence
     nn/test_parametrization nn/test_pooling nn/test_pruning
     optim/test_lrscheduler optim/test_optim optim/test_swa_utils
-    functorch/test_eager_transforms functorch/test_vmap:4
+    functorch/test_eager_transforms functorch/test_vmap
     distributions/test_constraints distributions/test_distributions distributions/test_transforms
     distributions/test_utils test_dataloader test_ops:50""".split()
 

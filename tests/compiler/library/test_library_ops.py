@@ -69,7 +69,7 @@ def wrong(names: list[str], most: int, dtypes: tuple[str, ...], folder: str) -> 
 
 def test_ops_as_libraries(tmp_path: Path) -> None:
     found = wrong([*SAMPLES][::37], 1, ("float32",), str(tmp_path))
-    assert found["written"] > 5 and not found["WRONG"], found
+    assert 3 * found["written"] > found.total() and not found["WRONG"], found
 
 
 def test_a_library_that_gives_something_else_is_not_written(

@@ -26,7 +26,8 @@ KEEPS_MORE = frozenset(
     "l1_loss erfinv special_ndtr complex_of standardize softmax product_of_others lstm_cell linalg_svdvals "
     "linalg_eigvals gather expand coo_product".split()
 )
-SHOWS_TWICE = ("unfold", "as_strided")  # elements, which PyTorch writes in some order, and we not at all
+# Elements, which PyTorch writes in some order, and we not at all.
+SHOWS_TWICE = ("unfold", "as_strided", "as_strided_from_gaps")
 MOST = 4  # operands, or results, that are written in turn
 REFUSED = "refused"
 

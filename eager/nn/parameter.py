@@ -110,8 +110,10 @@ class Moved:
         """Convert floating-point parameters and buffers to a dtype, and have all on a device.
 
         Raises TypeError for a dtype that is neither floating-point nor complex, NotImplementedError for meta
-        tensors to the CPU.
+        tensors to the CPU, RuntimeError for `copy=True`.
         """
+        if kwargs.get("copy"):
+            raise failure(RuntimeError, ".to() does not accept copy argument: deepcopy the module before")
         probe = wrap(np.zeros((), np.float32)).to(*args, **{**kwargs, "memory_format": None})
         given = (
             any(isinstance(a, (dtypes.DType, type, Tensor)) for a in args) or kwargs.get("dtype") is not None

@@ -10,6 +10,12 @@ from fusegrad.eager.nn.utils.clip import (
     parameters_to_vector,
     vector_to_parameters,
 )
+from fusegrad.eager.nn.utils.fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
 from fusegrad.eager.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from fusegrad.eager.nn.utils.weight_norm import remove_weight_norm, weight_norm
 

@@ -151,9 +151,11 @@ def _cut(input: Tensor, dim: int, before: int, after: int) -> tuple[Tensor, int,
 
 
 def _check_not_empty(input: Tensor, spatial: int, mode: str) -> None:
-    """Only the batch dimension may have no elements."""
+    """Only the batch dimension may have no elements; channels, too, where the padding goes round."""
     size = input.array.shape
-    if not all(size[-spatial:]) or (len(size) == spatial + 1 and not size[0] and mode != "circular"):
+    if not all(size[-spatial if mode == "circular" else -spatial - 1 :]):
         raise failure(
-            RuntimeError, f"non-empty dimensions are expected apart from the batch, got shape {list(size)}"
+            RuntimeError,
+            f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch size and "
+            f"other non-zero dimensions for input, but got: {list(size)}",
         )

@@ -3,10 +3,11 @@
 from fusegrad.eager.nn.utils import *
 from fusegrad.eager.nn.utils import __all__ as _names
 from fusegrad.nn.utils import (
+    fusion as fusion,
     parametrizations as parametrizations,
     parametrize as parametrize,
     prune as prune,
     rnn as rnn,
 )
 
-__all__ = [*_names, "parametrizations", "parametrize", "prune", "rnn"]
+__all__ = [*_names, "fusion", "parametrizations", "parametrize", "prune", "rnn"]

@@ -9,6 +9,12 @@ from fusegrad.eager.nn.utils.clip import (
     parameters_to_vector as parameters_to_vector,
     vector_to_parameters as vector_to_parameters,
 )
+from fusegrad.eager.nn.utils.fusion import (
+    fuse_conv_bn_eval as fuse_conv_bn_eval,
+    fuse_conv_bn_weights as fuse_conv_bn_weights,
+    fuse_linear_bn_eval as fuse_linear_bn_eval,
+    fuse_linear_bn_weights as fuse_linear_bn_weights,
+)
 from fusegrad.eager.nn.utils.spectral_norm import (
     remove_spectral_norm as remove_spectral_norm,
     spectral_norm as spectral_norm,
@@ -18,6 +24,7 @@ from fusegrad.eager.nn.utils.weight_norm import (
     weight_norm as weight_norm,
 )
 from fusegrad.nn.utils import (
+    fusion as fusion,
     parametrizations as parametrizations,
     parametrize as parametrize,
     prune as prune,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 from oracle import torch
@@ -44,3 +45,19 @@ def test_no_rows(name, training):
         warnings.simplefilter("ignore")
         for shape in shapes:
             assert program(fg, shape) == program(torch, shape), shape
+
+
+PADDED = [(0, 3, 10), (3, 0, 10), (0, 10), (3, 4, 0), (0, 3, 5, 5), (2, 0, 5, 5), (0, 5, 5)]
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("shape", PADDED, ids=str)
+def test_what_has_no_channels_is_padded_as_in_pytorch(mode: str, shape: tuple[int, ...]) -> None:
+    def outcome(lib: Any) -> Any:
+        widths = (1, 1, 1, 1) if shape[-1] == 5 else (1, 1)
+        try:
+            return tuple(lib.nn.functional.pad(lib.zeros(shape), widths, mode=mode).shape)
+        except RuntimeError as error:
+            return str(error).split("\n")[0].split("pad: ")[-1] if mode != "circular" else RuntimeError
+
+    assert outcome(fg) == outcome(torch)

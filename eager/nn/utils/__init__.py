@@ -16,6 +16,7 @@ from fusegrad.eager.nn.utils.fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
+from fusegrad.eager.nn.utils.init import skip_init
 from fusegrad.eager.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from fusegrad.eager.nn.utils.weight_norm import remove_weight_norm, weight_norm
 

@@ -15,6 +15,7 @@ from fusegrad.eager.nn.utils.fusion import (
     fuse_linear_bn_eval as fuse_linear_bn_eval,
     fuse_linear_bn_weights as fuse_linear_bn_weights,
 )
+from fusegrad.eager.nn.utils.init import skip_init as skip_init
 from fusegrad.eager.nn.utils.spectral_norm import (
     remove_spectral_norm as remove_spectral_norm,
     spectral_norm as spectral_norm,
@@ -25,8 +26,10 @@ from fusegrad.eager.nn.utils.weight_norm import (
 )
 from fusegrad.nn.utils import (
     fusion as fusion,
+    init as init,
     parametrizations as parametrizations,
     parametrize as parametrize,
     prune as prune,
     rnn as rnn,
+    stateless as stateless,
 )

@@ -81,3 +81,19 @@ def test_numbers_for_each_dimension():
             (2,), (2, 2), (2, 2, 2), (2, 2, 2, 2)
         ]  # fmt: skip
         assert utils._pair([1, 3]) == (1, 3) and utils._ntuple(5)("a") == tuple("a")
+
+
+def test_modules_without_their_first_values():
+    made = fg.nn.utils.skip_init(fg.nn.Linear, 5, 1)
+    assert type(made) is fg.nn.Linear and made.weight.device.type == "cpu" and made.weight.requires_grad
+    made.load_state_dict(fg.nn.Linear(5, 1).state_dict())
+    assert made(fg.ones(5)).isfinite().all()
+    for wrong, words in ((int, "Expected a Module"), (fg.nn.Sequential, "must support a 'device'")):
+        with pytest.raises(RuntimeError, match=words):
+            fg.nn.utils.skip_init(wrong)
+
+
+def test_modules_are_called_with_other_tensors():
+    module = fg.nn.Linear(2, 1, bias=False)
+    made = fg.nn.utils.stateless.functional_call(module, {"weight": fg.tensor([[1.0, 2.0]])}, fg.ones(2))
+    assert made.tolist() == [3.0]

@@ -167,6 +167,7 @@ def multi_head_attention_forward(
     if add_zero_attn:
         zero = ops.zeros(rows, num_heads, 1, width // num_heads, dtype=k.dtype)
         k, v = ops.cat([k, zero], 2), ops.cat([v, zero], 2)
+    _check_padding(padding, rows, k.array.shape[2] - (bias_k is not None) - bool(add_zero_attn))
     # Keys that were added behind the given ones are seen by all queries.
     mask, padding = (_widened(m, k.array.shape[2]) for m in (mask, padding))
     if padding is not None:
@@ -240,6 +241,16 @@ def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: 
             problem = f"Expected `attn_mask` shape to be {expected} but got {mask.array.shape}"
     if problem:
         raise failure(AssertionError, f"For a query of shape {list(query.array.shape)} {problem}")
+
+
+def _check_padding(padding: Tensor | None, rows: int, keys: int) -> None:
+    """Raise AssertionError unless a padding mask says of each given key of each row whether it is one."""
+    for dim, wanted in enumerate((rows, keys)):
+        if padding is not None and padding.array.shape[dim] != wanted:
+            raise failure(
+                AssertionError,
+                f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got {padding.array.shape[dim]}",
+            )
 
 
 def _added_mask(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:

@@ -141,3 +141,20 @@ def test_errors_are_torchs(make: Any, sizes: Any, kind: type[Exception]):
         with pytest.raises(kind):
             layer = make(namespace.nn)
             layer(*(namespace.zeros(size) for size in sizes))
+
+
+@pytest.mark.parametrize("extra", [{}, {"add_zero_attn": True}, {"add_bias_kv": True}], ids=str)
+@pytest.mark.parametrize("shape", [(3, 5), (7, 5), (3, 6), (3, 7), (1, 5), (3, 1), (7, 6), (5,)], ids=str)
+def test_padding_masks_that_do_not_fit_are_refused_as_in_torch(
+    shape: tuple[int, ...], extra: dict[str, bool]
+):
+    def outcome(lib):
+        layer = lib.nn.MultiheadAttention(8, 2, **extra)
+        x = lib.ones(5, 3, 8)
+        try:
+            return tuple(layer(x, x, x, key_padding_mask=lib.zeros(shape, dtype=lib.bool))[0].shape)
+        except AssertionError as error:
+            plain = len(shape) == 2 and not extra  # PyTorch counts keys that it adds
+            return str(error).splitlines()[0].split(": ")[-1] if plain else AssertionError
+
+    assert outcome(fg) == outcome(torch)

@@ -396,6 +396,12 @@ class RNNCellBase(Module):
                     RuntimeError,
                     f"Input batch size {input.shape[0]} doesn't match hidden{i} batch size {state.shape[0]}",
                 )
+            if state.shape[1:] != (self.hidden_size,):
+                raise failure(
+                    RuntimeError,
+                    f"hidden{i} has inconsistent hidden_size: got {(*state.shape, 1)[1]}, "
+                    f"expected {self.hidden_size}",
+                )
         before: Any = given if states > 1 else given[0]
         result = cell(input, before, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         result = result if states > 1 else (result,)

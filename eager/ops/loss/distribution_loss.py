@@ -143,6 +143,15 @@ def ctc_loss(
         raise failure(RuntimeError, f"blank must be in label range, got {blank} for {classes} classes")
     inputs = _lengths(input_lengths, rows, "input_lengths", steps)
     lengths = _lengths(target_lengths, rows, "target_lengths", targets.array.shape[-1])
+    if targets.array.ndim == 1:
+        total = targets.array.size
+        known = testable(lengths, lambda: ops.eq(ops.sum(lengths), total))
+        if known and lengths.array.sum() != total:
+            raise failure(
+                RuntimeError,
+                f"Expected tensor to have size {lengths.array.sum()} at dimension 0, but got size {total} "
+                "for argument #2 'targets'",
+            )
     labels = _with_blanks(_label_rows(targets, lengths, rows), blank)
     loss = -_log_likelihood(log_probs, labels, inputs, lengths, blank)
     impossible = loss > -_NEVER / 10

@@ -316,7 +316,14 @@ def binary_cross_entropy_with_logits(
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    """log(1 + exp(-target * input)), for targets 1 and -1. Source: `torch.nn.functional.soft_margin_loss`."""
+    """log(1 + exp(-target * input)), for targets 1 and -1. Source: `torch.nn.functional.soft_margin_loss`.
+
+    Raises RuntimeError for a target that would give more losses than there are inputs.
+    """
     input, target = in_single(input, target)
     how = checked_reduction(reduction, size_average, reduce)
-    return reduced(ops.log1p(ops.exp(-input * target)), how)
+    losses = ops.log1p(ops.exp(-input * target))
+    if losses.array.shape != input.array.shape:
+        sizes = f"{list(input.array.shape)} doesn't match the broadcast shape {list(losses.array.shape)}"
+        raise failure(RuntimeError, f"output with shape {sizes}")
+    return reduced(losses, how)

@@ -48,6 +48,9 @@ def scaled_dot_product_attention(
             length, keys = scores.array.shape[-2:]
             mask = ops.arange(length).unsqueeze(1) >= ops.arange(keys)
         weights = _softmax_masked(scores, mask)
+        if weights.array.shape != scores.array.shape:
+            sizes = f"{list(scores.array.shape)}, which attn_mask would make {list(weights.array.shape)}"
+            raise failure(RuntimeError, f"scores of query and key have shape {sizes}")
         if dropout_p:
             weights = dropout(weights, dropout_p)
         return ops.matmul(weights, value)

@@ -87,7 +87,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 result = bind(_linear, (rows, weight, bias))
                 return ops.reshape(result, (*size[:-1], weight.array.shape[0]))
     product = ops.matmul(input, ops.t(weight))
-    return product if bias is None else product + bias
+    if bias is None:
+        return product
+    made = product + bias
+    if made.array.shape != product.array.shape:
+        sizes = f"{list(bias.array.shape)} does not fit the product's {list(product.array.shape)}"
+        raise failure(RuntimeError, f"linear: a bias of shape {sizes}")
+    return made
 
 
 def added_linear(part: Tensor, x: Tensor, weight: Tensor) -> Tensor:

@@ -26,4 +26,6 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     if "device" not in inspect.signature(module_cls).parameters:
         raise failure(RuntimeError, "Module must support a 'device' arg to skip initialization")
     place = kwargs.pop("device", "cpu")
-    return module_cls(*args, **kwargs, device="meta").to_empty(device=place)
+    make: Any = module_cls
+    made: Module = make(*args, **kwargs, device="meta").to_empty(device=place)
+    return made

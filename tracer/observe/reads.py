@@ -72,6 +72,11 @@ class Read:
     expected: Expected
     source: Any
 
+    def found_object(self) -> Any:
+        """The object that was found; None for reads of more than one, and of none."""
+        expected = getattr(self, "expected", None)
+        return None if expected is None else expected.reference()
+
     def holds(self) -> bool:
         """Whether the same read would find the same now. Runs no user code, never raises (but what signal
         handlers do).

@@ -130,7 +130,7 @@ def symbol_of(observer: Observer, value: Any) -> Symbol | None:
 
 def _words(observer: Observer, array: np.ndarray) -> str:
     """What people call an array: the place where the run has found it."""
-    found = (read for read in observer.reads if read.expected.reference() is array)
+    found = (read for read in observer.reads if read.found_object() is array)
     return next((read.subject() for read in found), "a NumPy array")
 
 

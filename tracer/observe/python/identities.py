@@ -91,8 +91,8 @@ def _places(read: Read, value: str) -> Iterator[Place]:
         items = Held(read.owner) if type(read.owner()) in (list, deque) else read.place()
         for number, expected in enumerate(read.values):
             yield from _within(expected.reference(), Item(items, number), value)
-    elif type(read.expected.reference()) in (str, tuple):
-        yield from _within(read.expected.reference(), read.place(), value)
+    elif type(read.found_object()) in (str, tuple):
+        yield from _within(read.found_object(), read.place(), value)
 
 
 def _within(found: Any, place: Place, value: str) -> Iterator[Place]:

@@ -15,11 +15,10 @@ from op_database.halves import EPSILON, REASONS, error, run_halves, torch
 
 import fusegrad as fg
 
+SPARSE = {"to_sparse", "sparse.mm"}  # there, sparse tensors are no tensors
 ENTRIES: dict[str, list] = {}
 for _entry in entries():
-    if _entry.name not in UNSPECIFIED | {"to_sparse", "sparse.mm"} and any(
-        d in _entry.dtypes for d in EPSILON
-    ):
+    if _entry.name not in UNSPECIFIED | SPARSE and any(d in _entry.dtypes for d in EPSILON):
         ENTRIES.setdefault(_entry.name, []).append(_entry)
 
 
@@ -28,7 +27,8 @@ for _entry in entries():
 @pytest.mark.parametrize("op", sorted(ENTRIES))
 def test_the_samples_of(op: str):
     problems = [problem for entry in ENTRIES[op] for problem in run_halves(entry)]
-    assert not problems or op in REASONS, "\n".join(problems[:10])
+    wrong = [problem for problem in problems if op not in REASONS or "off by" not in problem]
+    assert not wrong, "\n".join(wrong[:10])
 
 
 CURVES = (

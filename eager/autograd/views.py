@@ -173,15 +173,26 @@ def check_write(target: Tensor, name: str) -> None:
         )
 
 
-def leave_hooks(target: Tensor) -> None:
-    """Give a view that has hooks, and is about to be written, a node without them: for what the write takes
-    of it they are not called, as PyTorch goes on from the base there. Others took it as it was, with them.
+def begin_at_base(target: Tensor) -> None:
+    """Give a view that is about to be written the node that it has from its base, where it has another.
+
+    For what a write takes of a view its hooks are not called, and a view that reaches further than what it
+    was taken of has elements from there: PyTorch goes on from the base. Others took it as it was.
     """
     base, node = base_of(target), target.maker
-    if base is target or base.maker is None or node is None or node.refused or node.extra is None:
+    if base is target or base.maker is None or node is None or node.refused:
         return
-    if node.extra.calls():
+    if not _lead_to(node, target.alias[1]) or (node.extra is not None and node.extra.calls()):
         Lagging(base).catch_up(target)
+
+
+def _lead_to(node: Any, steps: Steps) -> bool:
+    """Whether `steps` from the base are what leads to `node`."""
+    for _, params in reversed(steps):
+        if getattr(node, "params", None) is not params:
+            return False
+        node = node.edges[0][1] if node.edges else None
+    return True
 
 
 def _is_leaf_to_writes(tensor: Tensor) -> bool:

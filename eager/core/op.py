@@ -18,7 +18,7 @@ from fusegrad.eager.core.errors import NoMemoryError, located
 from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
 from fusegrad.eager.core.places.meta import MetaArray
-from fusegrad.eager.core.shared import Untracked
+from fusegrad.eager.core.shared import Untracked, owner
 from fusegrad.eager.core.sizes import unequal
 from fusegrad.eager.core.stand_in import StandIn, give_values, putting_off
 from fusegrad.eager.core.state import state
@@ -369,8 +369,10 @@ def _is_untracked_view(view: Tensor, op: Op, args: tuple[Any, ...], params: Para
 
 
 def _shares(view: np.ndarray, base: np.ndarray) -> bool:
-    """Whether a view op gave the base's memory: a reshape of what is not contiguous may have copied."""
-    return base.flags.c_contiguous or np.may_share_memory(view, base)
+    """Whether a view op gave the base's memory: a reshape of what is not contiguous may have copied, and
+    `as_strided` may have gone where the base has no elements.
+    """
+    return base.flags.c_contiguous or np.may_share_memory(view, base) or owner(view) is owner(base)
 
 
 # What NumPy and the ops' own rules raise for operands that do not fit.

@@ -65,7 +65,7 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> bool:
         state.interpreter.before_write(target, may_wait=not recorded)
     if recorded:
         views.check_write(target, name)
-        views.leave_hooks(target)
+        views.begin_at_base(target)
     array = target.array
     if not array.flags.writeable and not _opened(array, views.base_of(target).array):
         raise failure(

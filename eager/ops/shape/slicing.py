@@ -55,7 +55,7 @@ def _getitem_layout(layout: Layout, index: tuple[Any, ...]) -> Layout:
             count = entry.length
             shape.append(count)
             strides.append(stride * entry.step)
-            offset += stride * entry.start if count else 0
+            offset += stride * entry.start
         else:
             offset += stride * entry
     return Layout(tuple(shape), tuple(strides), offset)

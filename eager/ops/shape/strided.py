@@ -22,7 +22,7 @@ from fusegrad.eager.core.memory_order import (
     preserve_format,
 )
 from fusegrad.eager.core.names import attach, publish, renamed
-from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.op import Op, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import on_cpu
 from fusegrad.eager.core.sizes import Ints
@@ -31,7 +31,7 @@ from fusegrad.eager.core.tensor import Tensor, require_grad
 from fusegrad.eager.ops.by_name import in_our_names
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
-from fusegrad.eager.ops.shape import diagonals, order, shape as shapes, slicing
+from fusegrad.eager.ops.shape import diagonals, order, shape as shapes, slicing, storage
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
 
 # Windows along a dimension.
@@ -95,39 +95,6 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 # Any strides.
 
 
-def _storage(array: np.ndarray) -> np.ndarray:
-    """The memory that `array` is a view of, as a vector of elements of its dtype."""
-    owner = shared.owner(array)
-    in_memory = owner.transpose(sorted(range(owner.ndim), key=lambda d: -owner.strides[d]))
-    if not in_memory.flags.c_contiguous:
-        return array if array.flags.c_contiguous else np.array(array)
-    storage = in_memory.reshape(-1)
-    if storage.dtype != array.dtype:
-        before = (array.ctypes.data - storage.ctypes.data) % array.itemsize
-        count = (storage.nbytes - before) // array.itemsize
-        storage = np.ndarray((count,), array.dtype, storage.view(np.uint8), before)
-    return storage
-
-
-def _offset(array: np.ndarray, storage: np.ndarray) -> int:
-    return (array.ctypes.data - storage.ctypes.data) // array.itemsize
-
-
-@method
-def storage_offset(input: Tensor) -> int:
-    """Where the first element lies in the memory, in elements. Source: `torch.Tensor.storage_offset`."""
-    reach(input)
-    return _offset(input.array, _storage(input.array)) if input.array.size else 0
-
-
-def _positions(layout: Layout) -> np.ndarray:
-    """Where in memory each element of a layout lies."""
-    place: Any = np.asarray(layout.offset, dtype=np.int64)
-    for n, stride in zip(layout.shape, layout.strides, strict=True):
-        place = place[..., None] + stride * np.arange(n)
-    return place
-
-
 def _as_strided_numpy(
     x: np.ndarray, size: tuple[int, ...], stride: tuple[int, ...], offset: int, own: tuple[int, ...]
 ) -> np.ndarray:
@@ -135,20 +102,20 @@ def _as_strided_numpy(
         return np.empty(size, x.dtype)
     if tuple(s // x.itemsize for s in x.strides) != own:
         # Compiled code may keep x in another order than the run that asked for these strides.
-        place = _positions(Layout(x.shape, own))
+        place = storage.positions(Layout(x.shape, own))
         memory = np.zeros(place.max(initial=0) + 1, x.dtype)
         memory[place] = x
         x = memory
-    storage = _storage(x)
-    start = _offset(x, storage) + offset
+    memory = storage.memory_of(x)
+    start = storage.place_in(x, memory) + offset
     last = start + sum(s * (n - 1) for n, s in zip(size, stride, strict=True))
-    if start < 0 or last >= storage.size:
+    if start < 0 or last >= memory.size:
         raise RuntimeError(
             f"sizes {list(size)}, strides {list(stride)} and offset {start} are out of bounds for storage of "
-            f"{storage.size} elements"
+            f"{memory.size} elements"
         )
     result: np.ndarray = np.ndarray(
-        size, x.dtype, storage, start * x.itemsize, tuple(s * x.itemsize for s in stride)
+        size, x.dtype, memory, start * x.itemsize, tuple(s * x.itemsize for s in stride)
     )
     if not (x.flags.writeable and lies_apart(size, stride)):  # a write of all would read what it wrote
         result.flags.writeable = False
@@ -159,7 +126,8 @@ def _as_strided_gradient(
     g: Tensor, x_type: TensorType, stride: tuple[int, ...], offset: int, own: tuple[int, ...]
 ) -> Tensor:
     """Added up in the memory that both lie in, and taken from there."""
-    taken, given = _positions(Layout(g.array.shape, stride, offset)), _positions(Layout(x_type.shape, own))
+    taken = storage.positions(Layout(g.array.shape, stride, offset))
+    given = storage.positions(Layout(x_type.shape, own))
     low = min(taken.min(initial=0), given.min(initial=0))
     span = int(max(taken.max(initial=0), given.max(initial=0)) - low) + 1
     place = creation.constant((taken - low).reshape(-1))
@@ -208,11 +176,14 @@ def _layouts(
                 RuntimeError,
                 f"Negative {what} are not supported at the moment, got {what}: {list(values)}",
             )
-    start = 0 if storage_offset is None else storage_offset - _own_offset(input)
+    start = 0
+    if storage_offset is not None or not input.array.size:
+        wanted = storage.storage_offset(input) if storage_offset is None else storage_offset
+        # Where NumPy has an array without elements is not where it begins.
+        start = wanted - storage.place_in(input.array, storage.memory_of(input.array))
     target = Layout(sizes, strides, start)
-    own = tuple(s // input.array.itemsize for s in input.array.strides)  # as the array has them
-    given = Layout(input.array.shape, own, 0)
-    if state.interpreter is not None and not np.isin(_positions(target), _positions(given)).all():
+    given = storage.layout_of(input.array)
+    if state.interpreter is not None and not _reaches(given, target):
         state.interpreter.effect(f"{name} reads memory that is not its input's")
     return target, given
 
@@ -231,12 +202,25 @@ def as_strided(
             [2, 3, 4]])
     """
     target, given = _layouts(input, size, stride, storage_offset, "as_strided")
+    op, params = _between(target, given)
+    view = bind(op, (input,), params)
+    base = views.base_of(input)
+    if base is not input and type(view.alias) is tuple and not _reaches(given, target):
+        # Writes into it are writes into the base where `input` has no elements: it is seen from there.
+        target, given = _layouts(base, size, stride, view.storage_offset(), "as_strided")
+        view.alias = (base, (_between(target, given),), view.alias[2])
+    return view
+
+
+def _between(target: Layout, given: Layout) -> tuple[Op, Params]:
+    """The op that takes what lies as `given` as `target`, and its params."""
     params = {"size": target.shape, "stride": target.strides, "offset": target.offset, "own": given.strides}
-    in_rows = given == contiguous_layout(given.shape)
-    return bind(_as_strided if in_rows else _as_strided_from_gaps, (input,), params)
+    return _as_strided if given == contiguous_layout(given.shape) else _as_strided_from_gaps, params
 
 
-_own_offset = storage_offset
+def _reaches(given: Layout, target: Layout) -> bool:
+    """Whether `target` has only places in memory that `given` has."""
+    return bool(np.isin(storage.positions(target), storage.positions(given)).all())
 
 
 @public(method=True)
@@ -251,7 +235,7 @@ def as_strided_scatter(
             f"expected src to have a size equal to the slice of self. src size = {list(src.array.shape)}, "
             f"slice size = {list(target.shape)}",
         )
-    written, own = _positions(target), _positions(given)
+    written, own = storage.positions(target), storage.positions(given)
     if not np.isin(written, own).all():
         raise failure(
             RuntimeError,
@@ -299,8 +283,8 @@ def resize_(self: Tensor, *sizes: Any, size: Ints | None = None, memory_format: 
 
 def _resized(self: Tensor, wanted: tuple[int, ...], order: Order) -> np.ndarray:
     """What lies in memory from the tensor's first element on, in this shape and order."""
-    storage, count = _storage(self.array), math.prod(wanted)
-    rest = storage[_own_offset(self) :]
+    memory, count = storage.memory_of(self.array), math.prod(wanted)
+    rest = memory[storage.storage_offset(self) :]
     line = rest[:count]
     if count > rest.size:
         if shared.is_exposed(self.array):

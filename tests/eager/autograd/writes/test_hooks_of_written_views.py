@@ -78,5 +78,5 @@ def test_hooks_get_the_gradients_that_they_get_in_pytorch(hang: str) -> None:
 
 
 def test_hooks_that_are_called_for_what_a_write_has_taken_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "leave_hooks", lambda target: None)
+    monkeypatch.setattr(views, "begin_at_base", lambda target: None)
     assert len(differences("that doubles")) > 20

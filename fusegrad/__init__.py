@@ -18,14 +18,12 @@ from fusegrad.eager import (
     garbage as _garbage,
     ops as _ops,
 )
-from fusegrad.eager.autograd import (
-    autograd as _autograd,
-    node as _node,
-)
+from fusegrad.eager.autograd import autograd as _autograd
 from fusegrad.eager.batching import natively as _natively
 from fusegrad.eager.core import (
     large as _large,
     names as _names,
+    op as _op,
     public as _public,
     settings as _settings,
 )
@@ -173,7 +171,7 @@ def __dir__() -> list[str]:
 
 # Beside the program: loading the compiler takes longer than most of what it is for.
 _forks.Installing(_large.answers, "fusegrad.compiler.eager_kernels")
-_forks.Installing(_node.finishing, "fusegrad.compiler.native.recording")
+_forks.Installing(_op.natively, "fusegrad.compiler.native.running")
 _forks.Installing(_natively.natively, "fusegrad.compiler.native.waiting")
 
 # A module's declarations are made as it is imported.

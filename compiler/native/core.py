@@ -142,7 +142,8 @@ _FUNCTIONS = (
     "PyType_GenericAlloc", "PyDict_GetItemWithError", "PyErr_Occurred", "PyErr_Clear", "PyTuple_Size",
     "PyList_Size", "PyList_GetItem", "PyType_IsSubtype", "PyLong_FromLongLong", "PyIter_Next",
     "PyLong_AsLongLong", "PyDict_SetItem", "PyList_Append",
-    "PyObject_CallOneArg", "PyObject_GetAttr", "PyFrame_GetCode", "PyFrame_GetBack", "PyFrame_GetLasti",
+    "PyObject_CallOneArg", "PyObject_VectorcallDict", "PyObject_IsTrue", "PyObject_GetAttr",
+    "PyFrame_GetCode", "PyFrame_GetBack", "PyFrame_GetLasti",
 )  # fmt: skip
 _OBJECTS: dict[str, Any] = {
     "none": None,
@@ -151,9 +152,11 @@ _OBJECTS: dict[str, Any] = {
     "list": list,
     "tuple": tuple,
     "ndarray": np.ndarray,
+    "float": float,
+    "int": int,
 }
 _OBJECTS |= {"generic": np.generic, "asarray": np.asarray}
-_OBJECTS |= {name: np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")}
+_OBJECTS |= {name: np.dtype(name) for name in ("float32", "float64", "complex64", "complex128", "int64")}
 
 
 @functools.cache

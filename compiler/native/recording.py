@@ -1,9 +1,9 @@
-"""What eager does once an op has given its array: the tensor around it, and the node on the graph.
+"""Eager's ops natively: what NumPy is asked for, the tensor around what it gives, and the node on the graph.
 
 In eager's small ops Python's part is most of the time, and most of that is the node: a dozen tuples and
 slots. One native function makes what `evaluate` and `record` make (`eager/core/op.py`,
 `eager/autograd/node.py`), and leaves to them whatever is not plain: results that are no arrays, watchers,
-files that nobody knows yet.
+files that nobody knows yet. Another one is the whole way of a pointwise op (`running.py`).
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _ROW = 3
 _HELD = _FRAMES, -1, "co_filename"  # objects that tables have the addresses of
 
 
-def _table(op: Op) -> np.ndarray:
+def finish_words(op: Op, frames: int = _HELD[0]) -> list[int]:
+    """The table's words for an op. frames: how many above the one that calls stands who asked for it."""
     tensor, version = tensor_like()
-    objects = [version, Tensor, Node, PartNode, op, nodes.sequence, sys._getframe, _HELD[0], known_files]
+    objects = [version, Tensor, Node, PartNode, op, nodes.sequence, sys._getframe, frames, known_files]
     objects += [_HELD[2], nodes.watchers, _HELD[1], Refusal]
     rules, is_part = op.rules or (), op.part and op.keeps_nothing
     step = 0 if op.variadic else _ROW  # all inputs of a variadic op share one rule
@@ -54,7 +55,11 @@ def _table(op: Op) -> np.ndarray:
     for rule in rules:
         saves = sum(1 << place for place in rule.saves) if rule else 0
         words += [int(rule is not None), int(rule is not None and rule.needs_output), saves]
-    return np.array(words, np.int64)
+    return words
+
+
+def _table(op: Op) -> np.ndarray:
+    return np.array(finish_words(op), np.int64)
 
 
 def is_plain(op: Op) -> bool:
@@ -160,19 +165,23 @@ def _number_function() -> FunctionWriter:
     return f
 
 
-class _Written:
-    """The function that makes the tensor and its node."""
+class Finishing:
+    """The function that makes the tensor and its node, of a value or of what is computed first."""
 
-    def __init__(self) -> None:
-        self.f = f = ObjectWriter("fusegrad_finish", borrowed=False)
-        self.given = _Given(f, f.table)
-        self._value, self._args, self.params, self.recording = (f.items.load("ptr", i) for i in range(4))
+    def __init__(self, name: str, takes: int, before: int = 0) -> None:
+        """takes: how many objects, of which the last are args, params and whether nodes are made. before: how
+        many words of the table come before those of `finish_words`.
+        """
+        self.f = f = ObjectWriter(name, borrowed=False)
+        self.given = _Given(f, f.table.at(before))
+        args, self.params, self.recording = (f.items.load("ptr", i + takes - 3) for i in range(3))
+        self.given_args, self.args = args, f.tuple_items(args)
 
     def functions(self) -> list[FunctionWriter]:
         f = self.f
-        self.array = self._array()
-        self._leave_unless(f.is_a(self.array, "ndarray") & f.is_a(self._args, "tuple"))
-        self.args, self.count = f.tuple_items(self._args), f.call("PyTuple_Size", self._args, gives="i64")
+        self.array = self.compute()
+        self._leave_unless(f.is_a(self.array, "ndarray") & f.is_a(self.given_args, "tuple"))
+        self.count = f.call("PyTuple_Size", self.given_args, gives="i64")
         edges, saved, keeps = (f.variable(0) for _ in range(3))
         with f.if_((self.recording == f.object("true")) & (self.given.rules != 0)):
             self._look(edges, saved, keeps)
@@ -191,14 +200,21 @@ class _Written:
         helpers = [_pack(2), _pack(3), _type_function(), _spot_function(), _number_function()]
         return [like_function(), *helpers, f]
 
-    def _array(self) -> Word:
-        """The array, with a reference of ours: NumPy gives numbers for those without dimensions."""
+    def compute(self) -> Word:
+        """The array, with a reference of ours."""
+        value = self.f.items.load("ptr")
+        self.f.hold(value)
+        return self.whole(value)
+
+    def whole(self, value: Word) -> Word:
+        """The array in the place of a value, with the reference to that: NumPy gives numbers for arrays
+        without dimensions.
+        """
         f = self.f
-        array, kind = f.variable(self._value), f.type_of(self._value)
-        f.hold(self._value)
+        array, kind = f.variable(value), f.type_of(value)
         with f.if_(f.call("PyType_IsSubtype", kind, f.object("generic"), gives="i32") != 0):
-            array.set(f.call("PyObject_CallOneArg", f.object("asarray"), self._value, gives="ptr"))
-            f.let_go(self._value)
+            array.set(f.call("PyObject_CallOneArg", f.object("asarray"), value, gives="ptr"))
+            f.let_go(value)
             self._must(array.value)
         return array.value
 
@@ -206,10 +222,14 @@ class _Written:
         """Leave it to Python."""
         f = self.f
         with f.if_(~condition):
-            f.let_go(self.array)
-            none = f.object("none")
-            f.hold(none)
-            f.return_(none)
+            self.leave()
+
+    def leave(self) -> None:
+        """Give what says that all is left to Python; the reference to the array goes."""
+        self.f.let_go(self.array)
+        none = self.f.object("none")
+        self.f.hold(none)
+        self.f.return_(none)
 
     def _must(self, *made: Word) -> None:
         """There is no memory where one of these is null."""
@@ -217,7 +237,7 @@ class _Written:
             with self.f.if_(thing.is_null):
                 self.f.return_(self.f.null)
 
-    def _is_tensor(self, x: Word) -> Word:
+    def is_tensor(self, x: Word) -> Word:
         kind = self.f.type_of(x)
         return self.f.call("PyType_IsSubtype", kind, self.given.tensor, gives="i32") != 0
 
@@ -233,7 +253,7 @@ class _Written:
         f, given = self.f, self.given
         with f.loop(self.count) as i:
             x = self.args.load("ptr", i)
-            with f.if_(self._is_tensor(x)):
+            with f.if_(self.is_tensor(x)):
                 array, version = f.tensor_array(x), f.slot(x, "version").load("ptr")
                 self._leave_unless(f.is_a(array, "ndarray") & f.is_a(version, "list"))
                 with f.if_(self._needs_gradient(i, x)):
@@ -310,7 +330,7 @@ class _Written:
         place = f.variable(0)
         with f.loop(self.count) as i:
             x = self.args.load("ptr", i)
-            with f.if_(self._is_tensor(x)), f.if_(self._needs_gradient(i, x) & (place.value < count)):
+            with f.if_(self.is_tensor(x)), f.if_(self._needs_gradient(i, x) & (place.value < count)):
                 maker, index = f.slot(x, "maker").load("ptr"), f.slot(x, "output_index").load("ptr")
                 target, output = f.variable(maker), f.variable(index)
                 f.hold(index)
@@ -334,7 +354,7 @@ class _Written:
         self._must(types)
         with f.loop(self.count) as i:
             x, type_ = self.args.load("ptr", i), f.variable(f.object("none"))
-            with f.if_(self._is_tensor(x)):
+            with f.if_(self.is_tensor(x)):
                 type_.set(f.call("fusegrad_type", f.tensor_array(x), gives="ptr"))
                 self._must(type_.value)
             with f.if_(type_.value == f.object("none")):
@@ -354,7 +374,7 @@ class _Written:
         with f.loop(count) as i:
             x = self.args.load("ptr", i)
             kept = f.variable(x)
-            with f.if_(self._is_tensor(x)), f.if_((saved >> i) & 1 == 0):
+            with f.if_(self.is_tensor(x)), f.if_((saved >> i) & 1 == 0):
                 kept.set(f.object("none"))
             f.hold(kept.value)
             f.tuple_items(inputs).store(kept.value, i)
@@ -365,12 +385,12 @@ class _Written:
         f = self.f
         count, place = f.variable(keeps), f.variable(0)
         with f.if_(saved != 0), f.loop(self.count) as i:  # an op of many inputs, more than bits, saves none
-            count.set(count.value + ((saved >> i) & self._is_tensor(self.args.load("ptr", i)).to("i64")))
+            count.set(count.value + ((saved >> i) & self.is_tensor(self.args.load("ptr", i)).to("i64")))
         versions = f.call("PyTuple_New", count.value, gives="ptr")
         self._must(versions)
         with f.if_(saved != 0), f.loop(self.count) as i:
             x = self.args.load("ptr", i)
-            with f.if_(((saved >> i) & 1 == 1) & self._is_tensor(x)):
+            with f.if_(((saved >> i) & 1 == 1) & self.is_tensor(x)):
                 self._note(versions, place.value, self._number(i), x)
                 place.set(place.value + 1)
         outputs = f.variable(f.object("none"))
@@ -398,15 +418,15 @@ class _Written:
 # The trials.
 
 
-def _nested(frames: int, function: Callable[..., Any], *given: Any) -> Any:
+def nested(frames: int, function: Callable[..., Any], *given: Any) -> Any:
     """What a function gives that is called below so many frames of fusegrad's own."""
-    return function(*given) if not frames else _nested(frames - 1, function, *given)
+    return function(*given) if not frames else nested(frames - 1, function, *given)
 
 
 _PROGRAM = "def call(nested, *given):\n    return nested(*given)\n"
 
 
-def _seen(tensor: Tensor) -> list[Any]:
+def seen(tensor: Tensor) -> list[Any]:
     """All that is made, but for which number the node has, and what `evaluate` notes of views."""
     found = [type(tensor), tensor.needs_grad, tensor.gradient, tensor.output_index, list(tensor.version)]
     node = tensor.grad_fn
@@ -421,9 +441,15 @@ def _seen(tensor: Tensor) -> list[Any]:
     return found
 
 
-def _trials(made: Maker) -> Iterator[tuple[Any, Any]]:
+def program() -> Callable[..., Any]:
+    """A function of a program's own that calls another one."""
     namespace: dict[str, Any] = {}
     exec(compile(_PROGRAM, "<a program>", "exec"), namespace)
+    return namespace["call"]
+
+
+def _trials(made: Maker) -> Iterator[tuple[Any, Any]]:
+    call = program()
     x, y, plain = (wrap(np.full((2, 3), 2.0, np.float32)) for _ in range(3))
     number = wrap(np.full((), 3.0, np.float32))
     x.needs_grad = y.needs_grad = number.needs_grad = True
@@ -443,13 +469,13 @@ def _trials(made: Maker) -> Iterator[tuple[Any, Any]]:
             native = made(_table(op))
 
             def natively(value: Any = value, native: Any = native, rest: Any = (args, params)) -> Any:
-                return _seen(namespace["call"](_nested, _FRAMES, native, value, *rest, recording))  # noqa: B023
+                return seen(call(nested, _FRAMES, native, value, *rest, recording))  # noqa: B023
 
             def plainly(value: Any = value, op: Op = op, rest: Any = (args, params)) -> Any:
                 before, state.grad_enabled = state.grad_enabled, recording  # noqa: B023
                 try:
                     evaluated = ops_of_eager.evaluate
-                    return _seen(namespace["call"](_nested, _FRAMES, evaluated, op, *rest, value))
+                    return seen(call(nested, _FRAMES, evaluated, op, *rest, value))
                 finally:
                     state.grad_enabled = before
 
@@ -460,11 +486,11 @@ def _trials(made: Maker) -> Iterator[tuple[Any, Any]]:
             yield reference_counts((*given, value)), counted
 
 
-FINISH = Native("fusegrad_finish", lambda: _Written().functions(), _trials)
+FINISH = Native("fusegrad_finish", lambda: Finishing("fusegrad_finish", 4).functions(), _trials)
 
 
 def install() -> None:
-    """Have the native function finish the ops that it knows."""
+    """Have native functions do what they know of ops: all, or what is left once there is an array."""
     for op in REGISTRY.values():
         if is_plain(op):
             op.finish = FINISH.of(_table(op))

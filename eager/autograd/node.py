@@ -28,26 +28,6 @@ from fusegrad.eager.core.tensor import Tensor
 
 sequence = itertools.count()
 
-# After each so many nodes it is asked whether native code is worth having, which makes them in a fifth of the
-# time (`compiler/native/recording.py`); it is after so many where what compiles it has to be loaded.
-NODES, WORTH_LOADING = 1 << 10, 1 << 16
-
-
-class _Finishing:
-    """Who makes nodes natively. load: begins to compile that, beside the program, once."""
-
-    load: Callable[[], object] | None = None
-
-    def noted(self, nodes: int) -> None:
-        """So many nodes were made, the last one in Python."""
-        is_loaded = "fusegrad.compiler.llvm.llvm_jit" in sys.modules
-        if self.load is not None and nodes and (nodes >= WORTH_LOADING or is_loaded):
-            load, self.load = self.load, None
-            load()
-
-
-finishing = _Finishing()
-
 FREED = (
     "Trying to backward through the graph a second time: {name}'s saved tensors were freed by the first "
     "backward. Specify retain_graph=True there if you need to go through the graph again."
@@ -444,9 +424,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         if not node.edges:
             return
     node.op, node.params = op, params
-    number = node.sequence = next(sequence)
-    if not number % NODES:
-        finishing.noted(number)
+    node.sequence = next(sequence)
     node.extra = node.outputs = None
     # `user_spot`, spelled out, since it runs for every op. Above this frame are `_finished`, `evaluate` and
     # `bind`, or what stands for them, and whoever has asked for the op.

@@ -41,10 +41,6 @@ def same_number(number: float, dtype: np.dtype) -> Any:
     return array if np.isfinite(array) else number
 
 
-# Which kinds of dtype an elementwise op takes as they are, and what it gives.
-# compute: kinds the NumPy function may see; others are cast to the default float (or refused).
-
-
 class DTypeRule(NamedTuple):
     """How an elementwise op's dtype comes from its promoted operands."""
 
@@ -259,15 +255,18 @@ class Reduction(Op):
         self.numpy, self.combine, self.result, self.empty = numpy, combine, result, empty
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        array, dim = args[0].array, params["dim"]
+        return self.reduced(args[0].array, params["dim"], params["keepdim"])
+
+    def reduced(self, array: np.ndarray, dim: tuple[int, ...] | None, keepdim: bool) -> Any:
+        """What it makes of an array."""
         self._check_empty(array.shape, dim)
         dtype = self.result(array.dtype)
         if array.dtype != dtype and dtype != _BOOL:
             array = array.astype(dtype)
         if array.flags.c_contiguous:
-            return self.numpy(array, axis=dim, keepdims=params["keepdim"])
+            return self.numpy(array, axis=dim, keepdims=keepdim)
         # NumPy leaves odd strides along dimensions of one element.
-        shape = reduced_shape(array.shape, dim, params["keepdim"])
+        shape = reduced_shape(array.shape, dim, keepdim)
         return np.array(self.numpy(array, axis=dim, keepdims=False), order="C").reshape(shape)
 
     def _check_empty(self, shape: tuple[int, ...], dim: tuple[int, ...] | None) -> None:

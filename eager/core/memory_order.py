@@ -46,6 +46,10 @@ def as_first(shape: Shape, operands: Sequence[Any], params: Any = None) -> Order
     return as_operands(shape, operands[:1])
 
 
+# Rules by which results lie in rows where all operands do.
+AS_OPERANDS: set[Any] = {as_operands, as_first}
+
+
 def columns(shape: Shape, operands: Sequence[Any], params: Any = None) -> Order:
     """Matrices column by column, as LAPACK has them."""
     n = len(shape)

@@ -8,6 +8,8 @@ rules, its scalar expression. An op that lacks one of these is refused when it i
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -122,6 +124,9 @@ class Op:
     fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
     # For each output the inputs that its gradient goes to, of an op where that is not all of them.
     leads: Callable[[Params], Sequence[Collection[int]]] | None = None
+    # Does natively all that `evaluate` does, once that is worth it: gives the tensor, or what the op gave, to
+    # be finished, or None where nothing was done.
+    run: Callable[[tuple[Any, ...], Params, bool], Any] | None = None
     # Does natively what `evaluate` does with an array that the op gave, once that is worth it; gives None
     # where it cannot.
     finish: Callable[[Any, tuple[Any, ...], Params, bool], Any] | None = None
@@ -298,7 +303,20 @@ def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
     interpreter = state.interpreter
     if interpreter is not None:
         return interpreter.bind(op, args, params)
-    return evaluate(op, args, params)
+    run = op.run
+    if run is None:
+        return evaluate(op, args, params)
+    recording = state.grad_enabled
+    try:
+        made = run(args, params, recording)
+    except EXPLAINED as error:
+        raise _explained(op, args, params, error) from None
+    if type(made) is not Tensor:
+        value = made if made is None or op.order is None else op.arranged(made, args, params)
+        return evaluate(op, args, params, value)
+    if not recording and state.inference:
+        mark_inference((made,))
+    return made
 
 
 def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -> Any:
@@ -333,8 +351,34 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
     return result
 
 
+# After each so many ops that Python has finished it is asked whether native code is worth having, which does
+# small ones in half of the time (`compiler/native/running.py`); it is after so many where what compiles it
+# has to be loaded.
+OPS, WORTH_LOADING = 1 << 10, 1 << 16
+_done = itertools.count()
+
+
+class _Natively:
+    """Who does ops natively. load: begins to compile that, beside the program, once."""
+
+    load: Callable[[], object] | None = None
+
+    def noted(self, ops: int) -> None:
+        """So many ops were finished in Python."""
+        is_loaded = "fusegrad.compiler.llvm.llvm_jit" in sys.modules
+        if self.load is not None and ops and (ops >= WORTH_LOADING or is_loaded):
+            load, self.load = self.load, None
+            load()
+
+
+natively = _Natively()
+
+
 def _finished(op: Op, value: Any, args: tuple[Any, ...], params: Params, recording: bool) -> Any:
     """The tensor, or tensors, of what an op gave, on the graph if that is to be."""
+    number = next(_done)
+    if not number % OPS:
+        natively.noted(number)
     result: Any
     if type(value) is tuple:
         result = outputs = tuple([wrap(v) for v in value])

@@ -14,7 +14,7 @@ from native_core import native_only
 from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
-from fusegrad.compiler.native import recording
+from fusegrad.compiler.native import recording, running
 from fusegrad.eager.autograd import node as nodes
 from fusegrad.eager.autograd.writes.written import Refusal
 from fusegrad.eager.core.errors import spot_text
@@ -27,25 +27,28 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def natively() -> Iterator[None]:
-    before = {name: op.finish for name, op in REGISTRY.items()}
-    recording.install()
+def put(known: dict[str, tuple[Any, Any]]) -> None:
+    for name, ways in known.items():
+        REGISTRY[name].run, REGISTRY[name].finish = ways
+
+
+@pytest.fixture(autouse=True, params=[recording, running], ids=["finish", "run"])
+def natively(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = {name: (op.run, op.finish) for name, op in REGISTRY.items()}
+    put(dict.fromkeys(REGISTRY, (None, None)))
+    request.param.install()
     yield
-    for name, finish in before.items():
-        REGISTRY[name].finish = finish
+    put(before)
 
 
 @contextmanager
 def in_python() -> Iterator[None]:
-    known = {name: op.finish for name, op in REGISTRY.items()}
-    for op in REGISTRY.values():
-        op.finish = None
+    known = {name: (op.run, op.finish) for name, op in REGISTRY.items()}
+    put(dict.fromkeys(REGISTRY, (None, None)))
     try:
         yield
     finally:
-        for name, finish in known.items():
-            REGISTRY[name].finish = finish
+        put(known)
 
 
 def leaves_of(sample: Sample) -> list[Tensor]:

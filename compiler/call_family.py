@@ -42,6 +42,33 @@ def _kind(leaf: Any, part: Any) -> Any:
     return type(leaf) if type(leaf) in NUMBERS else part
 
 
+class Coming:
+    """How often a call has come with the same arguments and, as far as that is known, tensors outside of the
+    same sizes. moves: whether those were of other sizes when it came last.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.moves = 0, False
+        self._met: Any = None
+
+    def waits(self) -> bool:
+        """Note a call; whether it is not to be captured yet."""
+        self.count += not self.moves
+        return self.count <= SEEN
+
+    def meets(self, sizes: Any) -> None:
+        """Note the sizes that the deferred ops of the call had."""
+        if self._met is not None and sizes != self._met:
+            self.begin()
+        else:
+            self.moves = False
+        self._met = sizes
+
+    def begin(self) -> None:
+        """Note that sizes were others."""
+        self.count, self.moves = 0, True
+
+
 class Family:
     """What is known of the calls of one family.
 
@@ -49,12 +76,12 @@ class Family:
     leaves that are numbers, others from call to call, and that a replay may take as inputs.
     """
 
-    def __init__(self, first: tuple[Any, ...], leaves: list[Any]) -> None:
-        """first: the key of the call that was captured."""
+    def __init__(self, first: tuple[Any, ...], leaves: list[Any], objects: Collection[int]) -> None:
+        """first: the key of the call that was captured. objects: the leaves known by their identity."""
         self.shapes: list[tuple[int | None, ...] | None] = self._shapes(first, leaves)
         self.changing: frozenset[int] = frozenset()
-        self._first, self._fixed = first, frozenset[int]()
-        self._seen: dict[Any, int] = {}
+        self._first, self._fixed, self._objects = first, frozenset[int](), objects
+        self._seen: dict[Any, Coming] = {}
 
     def open_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         """The key of a call without the numbers that change."""
@@ -83,14 +110,14 @@ class Family:
     def meets(self, key: tuple[Any, ...], leaves: list[Any]) -> bool:
         """Note a call; whether it may be of sizes that were not met before."""
         with noting:
-            if self.open_key(key) in self._seen:
+            if self._kind(key) in self._seen:
                 return False
             if len(self._seen) >= MOST:
                 self._seen.clear()
             parts = enumerate(zip(leaves, key[FIXED:], self._first[FIXED:], strict=True))
             others = {i for i, (leaf, now, was) in parts if type(leaf) in NUMBERS and now != was}
             self.changing |= others & _arguments(key[0]) - self._fixed
-            self._seen[self.open_key(key)] = 0
+            self._seen[self._kind(key)] = Coming()
             self.shapes = [
                 None if old is None or new is None else _common(old, new)
                 for old, new in zip(self.shapes, self._shapes(key, leaves), strict=True)
@@ -100,9 +127,15 @@ class Family:
     def defers(self, key: tuple[Any, ...]) -> bool:
         """Whether a call is to be deferred, as long as its arguments do not come often."""
         with noting:
-            opened = self.open_key(key)
-            self._seen[opened] = self._seen.get(opened, 0) + 1
-            return self._seen[opened] <= SEEN
+            return self.coming(key).waits()
+
+    def coming(self, key: tuple[Any, ...]) -> Coming:
+        """How often calls with these arguments have come."""
+        return self._seen.setdefault(self._kind(key), Coming())
+
+    def _kind(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The open key without the identity of objects, which may follow each other in one place."""
+        return without(self.open_key(key), self._objects)
 
 
 def without(key: tuple[Any, ...], changing: Collection[int]) -> tuple[Any, ...]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from fusegrad.compiler.base.background import Work
 from fusegrad.compiler.base.garbage import uncollected
-from fusegrad.compiler.call_family import Family, family_key
-from fusegrad.compiler.call_key import describe_key
+from fusegrad.compiler.call_family import Coming, Family, family_key
+from fusegrad.compiler.call_key import describe_key, is_object
 from fusegrad.compiler.deferred.interpreter import Plan
 from fusegrad.compiler.explain.miss_reasons import Difference, is_number, of_read
 from fusegrad.compiler.fastpath.entry import Checks, Shortcut
@@ -25,6 +25,7 @@ from fusegrad.tracer.capture.captured import Capture, Reason
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Changing, Scalar
+from fusegrad.tracer.observe.values import hold
 
 # How many states of the Python world are remembered.
 MOST_VARIANTS = 8
@@ -132,11 +133,17 @@ class Entry:
         # Where numbers are inputs of a replay, and the places outside where a run had to know them.
         self.changing = Changing(changing)
         self._fixed: set[Any] = set()
+        # Whether tensors outside are others each time, see `_moves_on`; how often calls come since.
+        self.coming, self.moving = Coming(), False
+        self._moved: dict[Any, tuple[int, int]] = {}
 
     def is_restless(self, difference: Difference) -> bool:
         """Whether a number that the function reads was another one so often that there is no point in
-        capturing each: in a deferred run numbers are inputs. Before that, they are made inputs of replays.
+        capturing each: in a deferred run numbers are inputs. Before that, they are made inputs of replays. Or
+        whether a tensor outside was another one.
         """
+        if difference.aspect in ("shape", "gone"):
+            return self._moves_on(difference)
         failed = {read for variant in self.variants for read in variant.failed_numbers()}
         is_restless = False
         # All at once: several counters and means change together.
@@ -152,6 +159,27 @@ class Entry:
                 # They know the number.
                 self.variants = [v for v in self.variants if not v.reads(other.source)]
         return is_restless
+
+    def _moves_on(self, difference: Difference) -> bool:
+        """Whether a tensor in a place outside was others, or of other sizes, several calls in a row, with no
+        call between them that a path has answered: as a cache that grows by `cat`. In deferred runs its sizes
+        are left open. What comes again, with what it reads of the same sizes, is captured.
+        """
+        if self.moving:
+            self.moving = False
+            return False
+        place = difference.source or difference.what
+        answered = sum(path.calls for path in self.paths)
+        known, times = self._moved.get(place, (answered, 0))
+        times = times + 1 if known == answered else 1
+        self._moved[place] = answered, times
+        if times < NUMBERS_FOLLOWED:
+            return False
+        what = "of other sizes" if difference.aspect == "shape" else "another tensor"
+        self.given_up = f"{difference.what} is {what} from call to call"
+        self.moving, self.plan.sizes_change = True, True
+        self.coming.begin()
+        return True
 
     def fix(self, sources: Collection[Any]) -> None:
         """Note that a run has to know the numbers in these places."""
@@ -179,23 +207,45 @@ def of_family(function: Any, key: Any, leaves: list[Any]) -> Entry | None:
     shared = family_key(key, leaves)
     if shared is None:
         return None
-    entry: Entry | None = function.entries.get(shared)
+    entry: Entry | None = function.entries.get(shared) or _inherited(function, shared, leaves)
     if entry is None:
         first = function.captured_once.setdefault(shared, key)
         if first is key:
             return None
-        entry = Entry(shared, "", Family(first, leaves))
+        objects = [i for i, leaf in enumerate(leaves) if is_object(leaf)]
+        entry = Entry(shared, "", Family(first, leaves, objects))
+        entry.anchors = [hold(leaves[place]) for place in objects]
         entry.given_up = "other numbers or sizes than in captured calls"
         entry.plan.numbers_change = True
         known = function.entries.get(first)
         function.tell_apart(entry, key, leaves, known.names if known is not None else [])
         # Other threads meet it as soon as it is there; one of them may have been faster.
         entry = function.entries.setdefault(shared, entry)
+        function.families[_by_classes(shared, leaves)] = entry
     assert entry is not None and entry.family is not None
     if entry.family.meets(key, leaves):
         entry.plan.sizes_change = entry.family.sizes_change
         entry.key_text = describe_key(leaves, entry.family.shapes)
     return entry
+
+
+def _inherited(function: Any, shared: Any, leaves: list[Any]) -> Entry | None:
+    """What is known of calls with other objects of the same classes, where one of these is gone, as a cache
+    that was made for each text. Nothing about objects is assumed where bodies run.
+    """
+    entry: Entry | None = function.families.get(_by_classes(shared, leaves))
+    if entry is None or not any(anchor() is None for anchor in entry.anchors):
+        return None
+    function.entries.pop(entry.key, None)
+    entry.key, entry.anchors = shared, [hold(leaf) for leaf in leaves if is_object(leaf)]
+    function.entries[shared] = entry
+    return entry
+
+
+def _by_classes(shared: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, ...]:
+    """The key of a family without the identity of objects."""
+    kinds = zip(leaves, shared[-len(leaves) :], strict=True)
+    return (*shared[: -len(leaves)], *[type(leaf) if is_object(leaf) else kind for leaf, kind in kinds])
 
 
 # What is compiled.

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overloa
 from fusegrad.compiler import deterministic, entries, learning, pickled
 from fusegrad.compiler.answered import Missed, replayed
 from fusegrad.compiler.base import background, debug
-from fusegrad.compiler.call_family import Family, without
+from fusegrad.compiler.call_family import Coming, Family, without
 from fusegrad.compiler.call_key import Unkeyed, call_key
 from fusegrad.compiler.deferred.interpreter import Deferred
 from fusegrad.compiler.entries import Entry
@@ -152,12 +152,13 @@ class JitFunction(Jitted[P, R]):
                 begins = entry is None and family.is_like_first(key)
                 answers = begins or self.require or (entry is not None and not entry.given_up)
                 if not answers and family.defers(key):
-                    return self._defer(alike, args, kwargs)
+                    return self._defer(alike, args, kwargs, family.coming(key))
         if entry is not None:
             learning.take_over(self, entry)
             tries = entry.given_up == learning.OPEN and entry.plan.asked in TRY_AGAIN
+            tries = tries or (entry.moving and not entry.coming.waits())
             if entry.given_up and not tries and not any_waiting():
-                return self._defer(entry, args, kwargs)
+                return self._defer(entry, args, kwargs, entry.coming)
             try:
                 return replayed(self, entry, leaves, args, kwargs)
             except Missed as miss:
@@ -175,7 +176,7 @@ class JitFunction(Jitted[P, R]):
                 self.stats.guard_failures += 1
             debug.show(1, f"{self!r}: guard failed", lambda: str(entry.last_failure))
             if entry.is_restless(missed) and not (self.require or must_record):
-                return self._defer(entry, args, kwargs)
+                return self._defer(entry, args, kwargs, entry.coming)
         return self._capture(key, family, args, kwargs, leaves)
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
@@ -184,8 +185,10 @@ class JitFunction(Jitted[P, R]):
         entry.given_up = reason
         return self._defer(entry, args, kwargs)
 
-    def _defer(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the function itself, its ops deferred where that pays."""
+    def _defer(
+        self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], coming: Coming | None = None
+    ) -> Any:
+        """Run the function itself, its ops deferred where that pays. coming: is told of their sizes."""
         if self.require:
             raise learning.unable(self, entry)
         plan = entry.plan
@@ -208,6 +211,8 @@ class JitFunction(Jitted[P, R]):
                 self.stats.compiled_calls += 1
             else:
                 self.stats.eager_calls += 1
+        if coming is not None:
+            coming.meets(run.met)
         if run.compiled and not run.learned:
             plan.note("deferred", time.perf_counter() - started, run.tracked)
         return result
@@ -250,6 +255,8 @@ class JitFunction(Jitted[P, R]):
         try:
             self.stats.eager_calls += not waits
             entry = learning.learn(self, key, made, args, kwargs, leaves, allowance)
+            if family is not None:
+                entry.coming = family.coming(key)
             if waits:
                 result = replayed(self, entry, leaves, args, kwargs)
         except Missed:

@@ -28,6 +28,7 @@ class Jitted(Generic[P, R]):
         self.stats = Stats()
         self.entries: dict[Any, Entry] = {}
         self.captured_once: dict[Any, Any] = {}  # the first key of each family
+        self.families: dict[Any, Entry] = {}  # the last one for objects of some classes
         self.last_miss: list[Difference] = []
         self.misses: Counter[str] = Counter()  # how often each thing was other than it was
         self.at_work: Work[Any] | None = None  # what was begun to be compiled beside the program
@@ -100,5 +101,6 @@ class Jitted(Generic[P, R]):
         with compiling:
             self.entries.clear()
             self.captured_once.clear()
+            self.families.clear()
             self._answer = None
             self._cells.clear()

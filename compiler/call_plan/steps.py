@@ -127,7 +127,11 @@ class Ask(Step):
     host: Host
     copied: bool
     numbers: tuple[Expression, ...] = ()
-    reason = "a gradient, or an optimizer's number, is not what it was"
+
+    @property
+    def reason(self) -> Any:
+        """See `Step`."""
+        return self.host.missed()
 
     def run(self, frame: Frame) -> bool:
         if frame.given is not None and self.host in frame.given:

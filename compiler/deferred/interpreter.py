@@ -31,7 +31,7 @@ from fusegrad.eager.autograd.graph import is_watched
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure, user_location
 from fusegrad.eager.core.handlers import in_charge
-from fusegrad.eager.core.op import Op, Params, evaluate
+from fusegrad.eager.core.op import Op, Params, TensorType, evaluate
 from fusegrad.eager.core.stand_in import Waits, has_values, putting_off
 from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
@@ -80,6 +80,7 @@ class Deferred(Interpreter, Waits):
         self.compiled = 0  # stretches that ran natively
         self.learned = False
         self.tracked = False
+        self.met: list[int] = []  # the sizes of all stretches
         self.refusing = False  # whether a test failed: an op of eager's is about to raise, at its own line
         self._begin()
 
@@ -150,7 +151,7 @@ class Deferred(Interpreter, Waits):
             result = evaluate(op, args, params)
             outputs = result if type(result) is tuple else (result,)
         self._note(step, outputs)
-        if self.at_its_line and _refuses(op, step):
+        if self._may_refuse(step, args):
             self.settle()
         return outputs
 
@@ -333,9 +334,24 @@ class Deferred(Interpreter, Waits):
         self.place = self.place.following.setdefault(asked.key, place)
         self.steps.append(step)
         self._note(step, outputs)
-        if self.at_its_line and _refuses(op, step):
+        if self._may_refuse(step, args):
             self.settle()
         return result
+
+    def _may_refuse(self, step: Step, args: tuple[Any, ...]) -> bool:
+        """Whether an op that was noted may refuse its input because of values, and so has to be computed at
+        its line. Positions that lie in tensors from outside are looked at now.
+        """
+        op = step.op
+        if not self.at_its_line or step.gives[0].type.dtype.kind not in op.refuses:
+            return False
+        if op.positions is None:
+            return True
+        types = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
+        looked_at = op.positions(types, step.params)
+        return looked_at is None or not all(
+            step.inputs[i][0] != "made" and _lie_within(args[i], least, end) for i, least, end in looked_at
+        )
 
     # Computing what waits.
 
@@ -348,6 +364,7 @@ class Deferred(Interpreter, Waits):
         """Compute what waits, and begin a new stretch."""
         with self.lock:
             if self.steps:
+                self.met += self.sizes
                 if self.waiting:
                     alive = tuple([i for i, reference in enumerate(self._alive) if reference() is not None])
                     if alive:
@@ -465,9 +482,12 @@ class Deferred(Interpreter, Waits):
                 )
 
 
-def _refuses(op: Op, step: Step) -> bool:
-    """Whether the op may refuse its input because of values, and so has to be computed at its line."""
-    return step.gives[0].type.dtype.kind in op.refuses
+def _lie_within(numbers: Any, least: int, end: int) -> bool:
+    """Whether a number, or all that a tensor holds, is at least the one and less than the other."""
+    if not isinstance(numbers, Tensor):
+        return bool(least <= numbers < end)
+    array = numbers.array
+    return not array.size or bool(array.min() >= least and array.max() < end)
 
 
 def _aliases(op: Op, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> bool:

@@ -19,7 +19,7 @@ from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.symbolic_sizes import Sizes
 
 # Parameters that hold sizes and positions, whatever the op.
-_OPEN = frozenset({"count", "index", "shape", "size"})
+_OPEN = frozenset({"count", "index", "shape", "size", "sizes"})
 
 
 class Made(NamedTuple):

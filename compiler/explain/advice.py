@@ -114,6 +114,8 @@ def for_difference(difference: Difference) -> str:
         return "each value has code of its own; that is fine for a few"
     if kind == "argument":
         return _ASPECTS.get(difference.aspect, "")
+    if difference.aspect == "shape":
+        return _ASPECTS["shape"]
     if kind == "structure":
         return "nest the arguments in the same way each time"
     if kind == "mode":

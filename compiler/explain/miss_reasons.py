@@ -16,7 +16,9 @@ from typing import Any
 from fusegrad.compiler.guards.guards import Guards
 from fusegrad.compiler.paths.segments import Stopped
 from fusegrad.eager.core.errors import source_line
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.carried import Carried
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Source
 from fusegrad.tracer.observe.arrays.known import is_numbers
@@ -36,8 +38,9 @@ class Difference:
     kind: "argument" (of what `aspect`: shape, dtype, strides, requires_grad, class, sharing, value, type,
         object), "structure", "mode", a kind of `Read` ("global", "closure", "attribute", ...), "branch",
         "tensor" (a captured one), "number" (one that Python computes), "state" (anything else).
-    aspect: of a read, "number" where the place held one. what: the place, in words. was, now: what was
-        captured there and what was found, in words.
+    aspect: of a read, "number" where the place held one, "shape" where it holds a tensor of other sizes, and
+        "gone" where it holds another tensor and the one that it held is gone. what: the place, in words. was,
+        now: what was captured there and what was found, in words.
     file, line, text: the user's line, where there is one. source: of a read, what the observer calls the
         place.
     """
@@ -73,9 +76,29 @@ class Difference:
 def of_read(read: Read) -> Difference:
     """A read that does not hold any more."""
     site = read.site
-    aspect = "number" if is_number(read) else ""
+    aspect = "number" if is_number(read) else "gone" if _is_replaced(read) else ""
     words = read.kind, read.subject(), read.was(), read.now(), aspect
     return Difference(*words, site.file, site.line, site.text, getattr(read, "source", None))
+
+
+def _is_replaced(read: Read) -> bool:
+    """Whether there is a tensor now in the place of something that is gone."""
+    expected = getattr(read, "expected", None)
+    if expected is None or expected.key is not MISSING or expected.reference() is not None:
+        return False
+    try:
+        return isinstance(read.place().find(), Tensor)
+    except Exception:
+        if handler_raised():
+            raise
+        return False
+
+
+def of_carried(host: Carried) -> Difference:
+    """A tensor that one call leaves for the next, and that is another one now."""
+    read, (now, is_resized) = host.read, host.now()
+    words = read.kind, read.subject(), host.was(), now, "shape" if is_resized else ""
+    return Difference(*words, read.site.file, read.site.line, read.site.text, getattr(read, "source", None))
 
 
 def of_outcome(outcome: Outcome) -> Difference:
@@ -262,6 +285,8 @@ def difference(missed: Sequence[tuple[Guards, Read | Stopped]]) -> Difference:
             return of_read(reason)
         if isinstance(reason, Outcome):
             return of_outcome(reason)
+        if isinstance(reason, Carried):
+            return of_carried(reason)
         if seen is not None:
             return of_branch(segment.guard.source if segment.guard else None, segment.children, seen)
         return Difference("state", reason or refused(segment))

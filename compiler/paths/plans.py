@@ -33,7 +33,7 @@ from fusegrad.compiler.call_plan.expressions import (
     other_than,
     same,
 )
-from fusegrad.compiler.call_plan.steps import Ask, Assign, Attempt, Do, Run, Step, Unless
+from fusegrad.compiler.call_plan.steps import Assign, Attempt, Do, Run, Step, Unless
 from fusegrad.compiler.native.apart import Apart
 from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.autograd_node import CompiledNode
@@ -256,7 +256,7 @@ class Planner:
         for host in lent:
             tensor = at(host.place, self.leaves)
             if host.array(self.leaves) is None or tensor is None:
-                raise Unplanned(Ask.reason)
+                raise Unplanned(host.missed())
             name = self.gradients[host.key()] = f"gradient{len(self.gradients)}"
             if not isinstance(host.place, int) and host.place not in self.found:
                 self._find(host.place)

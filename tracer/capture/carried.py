@@ -15,19 +15,19 @@ from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
-from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.reads import AttributeRead, ItemRead, Read
+from fusegrad.tracer.observe.values import text_of
 from fusegrad.tracer.record.recorder import Recorder
 
 
 class Carried(Host):
     """The values of a tensor in an attribute: the leaf number `number` of what lies at `place`."""
 
-    def __init__(self, value: Value, place: Place, number: int, structure: Any, tensor: Tensor) -> None:
-        self.value, self.place, self.number, self.structure = value, place, number, structure
-        self.needs_grad = tensor.needs_grad
+    def __init__(self, value: Value, read: Read, number: int, structure: Any, tensor: Tensor) -> None:
+        self.value, self.read, self.number, self.structure = value, read, number, structure
+        self.place, self.needs_grad = read.place(), tensor.needs_grad
 
     def array(self, leaves: Sequence[Any], *numbers: Any) -> np.ndarray | None:
         found: list[Any] = []
@@ -45,6 +45,27 @@ class Carried(Host):
 
     def key(self) -> Any:
         return ("carried", id(self))
+
+    def missed(self) -> Carried:
+        return self
+
+    def was(self) -> str:
+        """What was found, in words."""
+        return f"a tensor {self.value.dtype.name}{[*self.value.shape]}"
+
+    def now(self) -> tuple[str, bool]:
+        """What is found now, in words, and whether its sizes alone are others."""
+        found: list[Any] = []
+        try:
+            structure = flatten(self.place.find(), found)
+        except Exception:
+            return "gone", False
+        tensor = found[self.number] if structure.key == self.structure else None
+        if type(tensor) is not Tensor:
+            return self.read.now(), False
+        array, value = tensor.array, self.value
+        alike = (array.ndim, array.dtype) == (len(value.shape), value.dtype)
+        return text_of(tensor), alike and array.shape != value.shape
 
 
 def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> list[Any]:
@@ -90,7 +111,7 @@ def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> list[A
             if value is not None:
                 del recorder.captured[value]
                 recorder.tracked.discard(value)
-                host = Carried(value, read.place(), number, structure.key, tensor)
+                host = Carried(value, read, number, structure.key, tensor)
                 recorder.hosts.insert(0, (host, 0))
                 if recorder.before is not None:
                     recorder.before.given[host] = tensor.array.copy()

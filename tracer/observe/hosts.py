@@ -21,6 +21,7 @@ from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import Expected
 from fusegrad.tracer.twin.sites import NOWHERE
 
+NOT_AS_IT_WAS = "a gradient, or an optimizer's number, is not what it was"
 # Where a tensor is at a replay: the number of a leaf of the call's arguments, or a reference.
 Place = int | weakref.ref[Tensor]
 
@@ -53,6 +54,10 @@ class Host:
     def comes_again(self, leaves: Sequence[Any]) -> bool:
         """Whether a replay could go on by what there is now."""
         return self.array(leaves, *[symbol.find(leaves) for symbol in self.takes]) is not None
+
+    def missed(self) -> Any:
+        """Why a replay does not go on by what there is now: in words, or what knows those."""
+        return NOT_AS_IT_WAS
 
     def undo(self) -> Callable[[], None] | None:
         """What takes back what the next `array` changes outside; None if it changes nothing."""

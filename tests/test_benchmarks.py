@@ -76,6 +76,16 @@ def test_benchmarks_run(name: str, tmp_path: Path) -> None:
     assert figures["machine"]["cores"] >= 1
 
 
+@pytest.mark.one_in(2)
+def test_warm_up_of_deep_networks_runs(tmp_path: Path) -> None:
+    """Losses of all contenders are compared there."""
+    pytest.importorskip("torch")
+    options = ["--only", "transformer", "--steps", "6", "--json", str(tmp_path / "figures.json")]
+    run(str(BENCHMARKS / "warm_up"), *options)
+    (found,) = json.loads((tmp_path / "figures.json").read_text()).values()
+    assert found["eager"].keys() == found["jit"].keys() and found["jit"]["kernels"] > 0
+
+
 def test_exchanges_beside_gloo_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     if not can_launch():

@@ -22,6 +22,9 @@ from fusegrad.compiler.fuse.scans import SCANS
 from fusegrad.compiler.gemm import eager_products
 from fusegrad.compiler.kernel.dtypes import has_kernels
 from fusegrad.compiler.lower.lowering import LOWERED
+from fusegrad.compiler.native import running
+from fusegrad.compiler.native.making import Making
+from fusegrad.compiler.native.ways import add_way
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.program import Program, viewed
 from fusegrad.eager import forks
@@ -54,6 +57,19 @@ class _Operand(NamedTuple):
     @classmethod
     def of(cls, array: np.ndarray) -> _Operand:
         return cls(TensorType(array.shape, array.dtype), layout_of(array))
+
+
+class _Lying(NamedTuple):
+    """How an array lies, as NumPy says it."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, operand: _Operand) -> _Lying:
+        (shape, dtype), layout = operand.type, operand.layout
+        return cls(dtype, shape, tuple([s * dtype.itemsize for s in layout.strides]))
 
 
 class _Question(NamedTuple):
@@ -185,6 +201,17 @@ class _Known:
             self.place = self.places[0][0]
         self.program = program
 
+    def way(self) -> tuple[Making, int, int] | None:
+        """How native code runs it; None where it cannot, or where there is no program."""
+        placed = None if self.program is None else self.program.placed()
+        if placed is None or self.place is None or not placed.is_small or placed.large:
+            return None
+        made = [(place + 1, shape, dtype) for place, shape, dtype in placed.small]
+        results = [number for number, (slot, _, _) in enumerate(made) if slot == self.place + 1]
+        if not results:
+            return None
+        return Making(placed.calls, placed.arena_bytes, made), results[0], len(placed.arrays)
+
     def run(self, args: Iterable[Any]) -> Any:
         """The result, or a tuple of results."""
         assert self.program is not None
@@ -285,6 +312,9 @@ def _compile(known: _Known, question: _Question | _Rules | _Overwritten) -> None
         program = question.program()
     if program is not None:
         known.gets(program)
+    if isinstance(question, _Question):
+        operands = [_Lying.of(a) if isinstance(a, _Operand) else a for a in question.args]
+        add_way(question.op, operands, question.params, known.way())
 
 
 def _refuses(op: Op, args: tuple[Any, ...], params: Params) -> bool:
@@ -403,3 +433,4 @@ def install() -> None:
         if has_none(op):
             op.large = large.NEVER
     large.answers.kernels = EagerKernels()
+    running.take_small()

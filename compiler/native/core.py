@@ -143,6 +143,7 @@ _FUNCTIONS = (
     "PyList_Size", "PyList_GetItem", "PyType_IsSubtype", "PyLong_FromLongLong", "PyIter_Next",
     "PyLong_AsLongLong", "PyDict_SetItem", "PyList_Append",
     "PyObject_CallOneArg", "PyObject_VectorcallDict", "PyObject_IsTrue", "PyObject_GetAttr",
+    "PyDict_Next", "PyBytes_FromStringAndSize", "PyFloat_AsDouble",
     "PyFrame_GetCode", "PyFrame_GetBack", "PyFrame_GetLasti",
 )  # fmt: skip
 _OBJECTS: dict[str, Any] = {

@@ -124,6 +124,8 @@ class Entry:
         self.reasons: list[Reason] = []
         self.not_rolled: list[Reason] = []  # the long loops of the run that could not be captured
         self.given_up = ""
+        # Runs that earlier processes have recorded; why the last had to be recorded here, and is not kept.
+        self.recalled, self.not_recalled, self.not_kept = 0, "", ""
         # Why the key was new, and the last miss; the leaves in words, and what the user calls them.
         self.because: list[Difference] = []
         self.last_failure: Difference | None = None

@@ -117,6 +117,11 @@ def _entry_dict(entry: Entry, kernels: bool) -> dict[str, Any]:
         ],
         "deferred": _plan_dict(entry.plan, kernels),
         "compiling": _work(entry.compiling),
+        "earlier": {
+            "found": entry.recalled,
+            "why_recorded": entry.not_recalled,
+            "why_not_kept": entry.not_kept,
+        },
         "given_up": entry.given_up,
         "reasons": [_reason(r) for r in entry.reasons],
         "not_rolled": [_loop(r) for r in entry.not_rolled],
@@ -233,6 +238,7 @@ def _entry_lines(entry: dict[str, Any]) -> list[str]:
     for number, path in enumerate(entry["paths"], 1):
         lines += _path_lines(number, path)
     lines += [f"    {line}" for line in _work_lines(entry["compiling"])]
+    lines += [f"    {line}" for line in _earlier_lines(**entry["earlier"])]
     if entry["given_up"]:
         lines.append(f"    {entry['given_up']}")
     lines += _plan_lines(entry["deferred"])
@@ -246,6 +252,12 @@ def _entry_lines(entry: dict[str, Any]) -> list[str]:
         for advice in dict.fromkeys(reason["advice"] for reason in entry["reasons"]):
             lines.append(f"      -> {advice}")
     return lines
+
+
+def _earlier_lines(found: int, why_recorded: str, why_not_kept: str) -> list[str]:
+    lines = [f"{_count(found, 'run', 'runs')} that earlier processes have recorded"] if found else []
+    lines += [f"recorded here: {why_recorded}"] if why_recorded else []
+    return lines + ([f"not kept for later processes: {why_not_kept}"] if why_not_kept else [])
 
 
 def _work_lines(work: dict[str, Any] | None) -> list[str]:

@@ -22,6 +22,7 @@ from fusegrad.compiler.base import background, debug
 from fusegrad.compiler.call_family import Coming, Family, without
 from fusegrad.compiler.call_key import Unkeyed, call_key
 from fusegrad.compiler.deferred.interpreter import Deferred
+from fusegrad.compiler.earlier import Earlier
 from fusegrad.compiler.entries import Entry
 from fusegrad.compiler.explain.miss_reasons import Difference
 from fusegrad.compiler.explanation import Explanation
@@ -236,6 +237,11 @@ class JitFunction(Jitted[P, R]):
         known = self.entries.get(without(key, leaves_out))
         changing = Changing(leaves_out, frozenset() if known is None else known.changing.sources)
         allowance = learning.allowance(self)
+        earlier = Earlier(self, key, leaves, family)
+        if not any(changing):
+            result = earlier.answer(args, kwargs, allowance)
+            if result is not MISSED:
+                return result
         made = capture(
             self.__wrapped__,
             args,
@@ -248,6 +254,7 @@ class JitFunction(Jitted[P, R]):
         key = without(key, leaves_out - made.fixed.leaves)
         if family is not None:
             family.fix(made.fixed.leaves)
+        earlier.tell(made)
         result, made.result = made.result, None
         later = made.later
         assert later is not None
@@ -257,6 +264,7 @@ class JitFunction(Jitted[P, R]):
             entry = learning.learn(self, key, made, args, kwargs, leaves, allowance)
             if family is not None:
                 entry.coming = family.coming(key)
+            earlier.keep(entry)
             if waits:
                 result = replayed(self, entry, leaves, args, kwargs)
         except Missed:

@@ -35,6 +35,7 @@ class Jitted(Generic[P, R]):
         self.told = False  # whether it was said what takes long
         self.long_runs = 0
         self.waited = 0.0  # so many seconds for what was compiled
+        self.recalled: set[str] = set()  # the runs of earlier processes that it has taken over, as text
         self.avoided: frozenset[str] = frozenset()  # kinds of reasons that later runs can do without
         self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
         self._cells = Cells(function, key_of)  # the kinds of calls in batched programs
@@ -102,5 +103,6 @@ class Jitted(Generic[P, R]):
             self.entries.clear()
             self.captured_once.clear()
             self.families.clear()
+            self.recalled.clear()
             self._answer = None
             self._cells.clear()

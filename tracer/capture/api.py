@@ -251,6 +251,7 @@ def _finish(
         recomputed=tuple(recorder.calls_again.made),
         numbers=frozenset(recorder.scalars.values),
         asked=tuple(recorder.doors.asked),
+        sets=observer.sets,
     )
 
 

@@ -162,6 +162,7 @@ class Capture:
     these, it must find the same at `fixed`. recomputed: the parts that a later backward computes again.
     numbers: the values that stand for numbers which Python had out of tensors, and gave ops. asked: the
     guards of tensors that were asked for a truth, in order, also those that a loop has taken the place of.
+    sets: whether it has made or met any: their order is each process's own.
     """
 
     result: Any
@@ -191,3 +192,4 @@ class Capture:
     recomputed: tuple[Recomputed, ...] = ()
     numbers: frozenset[Value] = frozenset()
     asked: tuple[Equation, ...] = ()
+    sets: bool = False

@@ -81,12 +81,11 @@ class Observer(Effects):
     """Observes one run of a function.
 
     arguments: ``(args, kwargs)`` of the call, guarded by the caller: nested containers and plain leaves by
-        what they are, others by identity.
-    following: how calls are followed. reads: what was read of outer state, each place once.
-    captured_tensors: every tensor that a read yielded, by id. changed: called when something is changed that
-    a replay changes, too; changed_later, if values may wait. stores: the attributes that the run has set, of
-    objects from outside. loops: what is to be known of loops.
-    numbers: Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
+    what they are, others by identity. following: how calls are followed. reads: what was read of outer state,
+    each place once. captured_tensors: every tensor that a read yielded, by id. changed: called when something
+    is changed that a replay changes, too; changed_later, if values may wait. stores: the attributes that the
+    run has set, of objects from outside. loops: what is to be known of loops. numbers: Python numbers that it
+    took out of tensors. compared: tensors whose identity was asked for. sets: whether it has made or met any.
     """
 
     def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
@@ -97,7 +96,7 @@ class Observer(Effects):
         self._following = following
         self.changed: Callable[[str], Any] = lambda what: None
         self.changed_later = self.changed
-        self.numbers = Numbers()
+        self.numbers, self.sets = Numbers(), False
         self.compared: set[int] = set()
         self.stores, self.loops, self.arrays = stores.Stores(), Loops(), Arrays()
         self.changed_late: dict[int, tuple[Any, str]] = {}
@@ -209,6 +208,7 @@ class Observer(Effects):
         return status == LOCAL or (status == UNKNOWN and self.is_lost)
 
     def _note(self, value: Any, status: str) -> None:
+        self.sets |= type(value) in purity.SETS
         if not (type(value) in ITERATORS and self.is_lost):  # they may have generators that must end in time
             self._status[id(value)] = status
             self._kept[id(value)] = kept(value, self._status, self._kept)

@@ -467,7 +467,7 @@ def test_the_structure_is_json_and_has_the_documented_fields():
         for entry in found["entries"]:
             assert set(entry) == {
                 "arguments", "leaves", "differs", "paths", "deferred", "compiling", "given_up", "reasons",
-                "not_rolled", "last_failure", "failure",
+                "earlier", "not_rolled", "last_failure", "failure",
             }  # fmt: skip
             for path in entry["paths"]:
                 assert set(path) == {

@@ -1,0 +1,302 @@
+"""A capture as data: a recorded run goes in, text and arrays come out, and the other way round.
+
+The graph is its printed text, which is parsed; tensors from outside are numbers of objects in a `World`. What
+has no words here is refused, with a reason: there is no capture that comes back with less than it had.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler.artefacts import reads
+from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
+from fusegrad.eager.core.pytree import Structure, flatten
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.captured import Capture, Left, Output, Reason
+from fusegrad.tracer.ir.graph import Equation, Graph, Source, Subgraph, Value, print_graph
+from fusegrad.tracer.ir.text import parse_graph
+from fusegrad.tracer.observe.values import is_plain, text_of
+from fusegrad.tracer.twin.sites import Site
+
+MOST_CONSTANTS = 1 << 22  # bytes; what is larger is found again faster than read
+MOST_TEXT = 1 << 22  # characters
+
+# What of a capture is not told of, and why it need not be.
+UNTOLD = {
+    "result": "eager's own, given to the user",
+    "tensors": "the arguments of this call",
+    "reasons": "there are none",
+    "foretold": "of runs that cannot be replayed",
+    "later": "of the recorded run alone",
+    "before": "of the recorded run alone",
+    "asked": "for files that are exported",
+    "changing": "there is nothing that changes",
+    "left": "nothing but the numbers that are outputs",
+    "fixed": "there is nothing that changes",
+}
+# What must be empty for a capture to be told of, and what is said where it is not.
+EMPTY = {
+    "sets": "makes or meets a set, of which each process has an order of its own",
+    "hosts": "asks Python for values at each call, such as random numbers",
+    "changes": "changes something outside",
+    "recomputed": "computes parts again in backward",
+    "derived": "derives by tensors of its own",
+}
+
+
+def told(made: Capture, world: World, leaves: Sequence[Any]) -> tuple[dict[str, Data], dict[str, bytes]]:
+    """A capture as data and parts; the world has the roots already. leaves: of the call's arguments.
+
+    Raises Unsayable.
+    """
+    for name, why in EMPTY.items():
+        if getattr(made, name):
+            raise Unsayable(why)
+    if made.left != Left(numbers=made.left.numbers):
+        raise Unsayable("changes something outside")
+    if any(made.changing):
+        raise Unsayable("follows numbers that change")
+    said = [[*reads.told(read, world), "at", *_place(read.site, world)] for read in made.reads]
+    places = {id(leaf): number for number, leaf in reversed([*enumerate(leaves)])}
+    data = {
+        "facts": world.facts,
+        "reads": said,
+        "graph": graph_text(made.graph),
+        "sources": [_source(equation.source, world) for equation in made.graph.equations],
+        "arguments": [[value.name, places[id(made.tensors[value])]] for value in made.arguments],
+        "captured": [[value.name, world.known(tensor)] for value, tensor in made.captured.items()],
+        "met": [world.known(tensor) for tensor in made.met],
+        "tracked": sorted(value.name for value in made.tracked),
+        "numbers": sorted(value.name for value in made.numbers),
+        "left": [value.name for value in made.left.numbers],
+        "outputs": [_output(output, world) for output in made.outputs],
+        "structure": structure(made.structure.key),
+        "same": [[leaf, _tensor_place(place, world)] for leaf, place in made.same],
+        "bare": [*made.bare],
+        "not_rolled": [[r.reason, *_file(r.file, world), r.line, r.kind] for r in made.not_rolled],
+        "constants": [[v.name, str(array.dtype), *array.shape] for v, array in made.constants.items()],
+    }
+    if not all(array.flags.c_contiguous and array.dtype.kind in "biufc" for array in made.constants.values()):
+        raise Unsayable("has constants of a kind or order that is not kept")
+    if sum(array.nbytes for array in made.constants.values()) > MOST_CONSTANTS:
+        raise Unsayable("has constants of more bytes than are kept")
+    return data, {value.name: array.tobytes() for value, array in made.constants.items()}
+
+
+def again(
+    data: Mapping[str, Data], parts: Mapping[str, bytes], world: World, leaves: Sequence[Any]
+) -> Capture | str:
+    """The capture that was told of, if all that it read is so now; else what is not, in words. May raise
+    anything where there is nothing to look at.
+    """
+    found = []
+    for *said, _, file, line, text in data["reads"]:
+        read = reads.again(said, world, Site(_path(file, world), line, text))
+        if reads.told(read, world) != said:
+            return f"{read.subject()} is another one, now {read.was()}"
+        found.append(read)
+    for fact, expected, value in zip(world.facts, data["facts"], world.objects, strict=False):
+        if fact != expected:
+            return f"{text_of(value)} is of another kind, or has other code"
+    if len(world.facts) != len(data["facts"]):
+        return "other objects are met"
+    graph = _graph(data["graph"], data["sources"], world)
+    values = {v.name: v for v in graph.inputs}
+    values.update((v.name, v) for equation in graph.equations for v in equation.outputs)
+    arguments = {values[name]: leaves[place] for name, place in data["arguments"]}
+    captured = {values[name]: world.at(number) for name, number in data["captured"]}
+    for value, tensor in (*arguments.items(), *captured.items()):
+        if (tensor.array.shape, tensor.array.dtype) != (value.shape, value.dtype):
+            return "a tensor has another type"
+    return Capture(
+        None,
+        graph,
+        tuple(arguments),
+        captured,
+        {
+            values[name]: np.frombuffer(parts[name], dtype).reshape(shape).copy()
+            for name, dtype, *shape in data["constants"]
+        },
+        frozenset(values[name] for name in data["tracked"]),
+        tuple(_output_again(output, values, world) for output in data["outputs"]),
+        _structure_again(data["structure"]),
+        tensors=arguments,
+        met=[world.at(number) for number in data["met"]],
+        same=[(leaf, _tensor_again(place, world)) for leaf, place in data["same"]],
+        bare=data["bare"],
+        left=Left(numbers=tuple(values[name] for name in data["left"])),
+        reads=found,
+        not_rolled=[
+            Reason(why, _path(file, world), line, kind) for why, file, line, kind in data["not_rolled"]
+        ],
+        numbers=frozenset(values[name] for name in data["numbers"]),
+    )
+
+
+# ---------------------------------------------------------------------------------- places in sources
+
+
+def _file(file: str, world: World) -> list[Data]:
+    """A file by a function in it: paths are not the same everywhere."""
+    for number, value in enumerate(world.objects):
+        code = getattr(value, "__code__", None) if world.facts[number][:1] == ["function"] else None
+        if code is not None and code.co_filename == file:
+            return [number]
+    return [-1]
+
+
+def _path(number: int, world: World) -> str:
+    return "" if number < 0 else str(world.objects[number].__code__.co_filename)
+
+
+def _place(site: Site, world: World) -> list[Data]:
+    return [*_file(site.file, world), site.line, site.text]
+
+
+def _source(source: Source | None, world: World) -> list[Data]:
+    return [] if source is None else [*_file(source.file, world), source.line]
+
+
+# ---------------------------------------------------------------------------------- the graph
+
+
+def graph_text(graph: Graph) -> str:
+    """The graph's text, where that says all of it. Raises Unsayable."""
+    try:
+        text = print_graph(graph, sources=False)
+        same = len(text) <= MOST_TEXT and [*_walked(graph)] == [*_walked(parse_graph(text))]
+    except (TypeError, SyntaxError, KeyError, AttributeError) as error:
+        raise Unsayable(f"its graph has no text that says it all: {error}") from error
+    if not same:
+        raise Unsayable("its graph has no text that says it all")
+    return text
+
+
+def _walked(graph: Graph) -> Iterator[Any]:
+    """All that a graph says, one after the other."""
+    yield from (("input", v.name, v.type) for v in graph.inputs)
+    for equation in graph.equations:
+        yield equation.op
+        yield tuple((v.name, v.type) for v in equation.outputs)
+        for operand in (*equation.inputs, *equation.params.items()):
+            body = operand[1] if type(operand) is tuple else operand
+            if isinstance(body, Subgraph):
+                yield type(body)
+                yield from _walked(body.graph)
+            else:
+                yield operand.name if isinstance(operand, Value) else repr(operand)
+    yield tuple(v.name if isinstance(v, Value) else repr(v) for v in graph.outputs)
+
+
+def _graph(text: str, sources: Sequence[Data], world: World) -> Graph:
+    graph = parse_graph(text)
+    equations = [
+        dataclasses.replace(e, source=Source(_path(said[0], world), said[1])) if said else e
+        for e, said in zip(graph.equations, sources, strict=True)
+    ]
+    return Graph(graph.inputs, tuple[Equation, ...](equations), graph.outputs)
+
+
+# ---------------------------------------------------------------------------------- results
+
+
+def _none(item: Any, world: World) -> Data:
+    if item is not None:
+        raise Unsayable("gives a result that has no words")
+    return []
+
+
+def _plain_item(item: Any, world: World) -> Data:
+    if not is_plain(item):
+        raise Unsayable("gives an object")
+    return plain(item)
+
+
+def _captured_item(item: Any, world: World) -> Data:
+    return world.known(item())
+
+
+def _again_captured(item: Data, world: World) -> Any:
+    return weakref.ref(world.at(item))
+
+
+Said = tuple[Callable[[Any, World], Data], Callable[[Data, Any], Any]]
+# Of each kind of output what its `item` is, as data and back; or why it is not kept.
+ITEMS: dict[str, Said | str] = {
+    "value": (_none, lambda item, world: None),
+    "number": (lambda item, world: item.name, lambda item, world: item),
+    "object": (_plain_item, lambda item, world: from_plain(item)),
+    "captured": (_captured_item, _again_captured),
+    "argument": (lambda item, world: item, lambda item, world: item),
+    "alias": (lambda item, world: [*map(int, item)], lambda item, world: (*item[:2], bool(item[2]))),
+    "late": "gives what lies somewhere when all is done",
+    "computed": "gives a number that Python computes of others",
+}
+
+
+def _output(output: Output, world: World) -> Data:
+    said = ITEMS[output.kind]
+    if isinstance(said, str):
+        raise Unsayable(said)
+    if output.lent is not None or output.held:
+        raise Unsayable("gives a NumPy array, or a number computed of others")
+    value = "" if output.value is None else output.value.name
+    flags = [int(output.requires_grad), int(output.freed), int(output.inference)]
+    return [output.kind, value, said[0](output.item, world), output.grad_name, [*output.strides], *flags]
+
+
+def _output_again(data: Data, values: Mapping[str, Value], world: World) -> Output:
+    kind, value, item, grad_name, strides, requires_grad, freed, inference = data
+    said = ITEMS[kind]
+    assert not isinstance(said, str)
+    return Output(
+        kind,
+        values[value] if value else None,
+        values[item] if kind == "number" else said[1](item, world),
+        bool(requires_grad),
+        grad_name,
+        tuple(strides),
+        bool(freed),
+        bool(inference),
+    )
+
+
+def structure(key: Any) -> Data:
+    """The containers of arguments, or of a result, by the key of their structure. Raises Unsayable."""
+    if key is None:
+        return []
+    kind, tag, parts = key if type(key) is tuple and len(key) == 3 else (None, None, ())
+    if kind not in (list, tuple, dict) or any(of not in (str, int) for of, _ in tag or ()):
+        raise Unsayable("takes or gives a container that is no list, tuple or dict, or one of them twice")
+    return [kind.__name__, [plain(name) for _, name in tag or ()], [structure(part) for part in parts]]
+
+
+def _structure_again(data: Data) -> Structure:
+    def filled(data: Data) -> Any:
+        if not data:
+            return 0
+        kind, keys, parts = data
+        made = [filled(part) for part in parts]
+        if kind == "dict":
+            return dict(zip(map(from_plain, keys), made, strict=True))
+        return {"list": list, "tuple": tuple}[kind](made)
+
+    return flatten(filled(data), [])
+
+
+def _tensor_place(place: Any, world: World) -> Data:
+    return ["leaf", place] if isinstance(place, int) else ["object", world.known(place())]
+
+
+def _tensor_again(place: Data, world: World) -> Any:
+    kind, number = place
+    if kind == "leaf":
+        return number
+    tensor = world.at(number)
+    assert isinstance(tensor, Tensor)
+    return weakref.ref(tensor)

@@ -1,0 +1,1 @@
+"""Programs that leave captures for later processes, and what may change in between."""

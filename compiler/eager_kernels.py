@@ -328,7 +328,7 @@ def _refuses(op: Op, args: tuple[Any, ...], params: Params) -> bool:
 
 def _key(op: Op, args: tuple[Any, ...], params: Params) -> Any:
     """All that the program of an op depends on; None where there is none."""
-    if op.family == "contraction":  # products are native anyway
+    if op.family == "contraction" or op.by_values:  # products are native anyway
         return None
     given: list[Any] = [op]
     if not _add_lies(given, args):

@@ -155,6 +155,7 @@ _OBJECTS: dict[str, Any] = {
     "ndarray": np.ndarray,
     "float": float,
     "int": int,
+    "str": str,
 }
 _OBJECTS |= {"generic": np.generic, "asarray": np.asarray}
 _OBJECTS |= {name: np.dtype(name) for name in ("float32", "float64", "complex64", "complex128", "int64")}

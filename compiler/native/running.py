@@ -387,5 +387,5 @@ def take_small() -> None:
         return
     for op, table in _tables.items():
         if op.run is not None:
-            op.large = 1 if op.large == large.SOME else op.large
+            op.large = 1 if op.large == large.SOME and not op.by_values else op.large
             table[_LARGE] = op.large

@@ -59,13 +59,13 @@ def key(args: Sequence[Any], params: Mapping[str, Any]) -> bytes | None:
 
 
 def _add(words: list[int], value: Any) -> bool:
-    """Add the words of a number, or of one of few objects, if it is one."""
+    """Add the words of a number, or of a text or one of few objects, if it is one."""
     if type(value) is int and -(2**63) <= value < 2**63:
         words += [id(int), value]
     elif type(value) is float:
         words += [id(float), int(np.float64(value).view(np.int64))]
-    elif any(value is known for known in _SINGLE):
-        words.append(id(value))
+    elif type(value) is str or any(value is known for known in _SINGLE):
+        words.append(id(value))  # another text of the same letters is not found
     else:
         return False
     return True
@@ -93,6 +93,9 @@ def value_function() -> FunctionWriter:
         with f.if_(value == f.object(name)):
             words.store(value.to("i64"), at)
             f.return_(at + 1)
+    with f.if_(f.is_a(value, "str")):
+        words.store(value.to("i64"), at)
+        f.return_(at + 1)
     kind, number = f.type_of(value), f.variable(0)
     is_int, is_float = f.is_a(value, "int"), f.is_a(value, "float")
     with f.if_(~(is_int | is_float)):

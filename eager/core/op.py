@@ -121,6 +121,7 @@ class Op:
     # whether one is 1, and do the same then; or the op that has them as operands behind its own.
     numbers_vary: bool | Op = False
     special: tuple[float, ...] = ()  # the numbers for which that one does something else
+    by_values = False  # whether NumPy's function refuses operands for their values, where a kernel would not
     fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
     # For each output the inputs that its gradient goes to, of an op where that is not all of them.
     leads: Callable[[Params], Sequence[Collection[int]]] | None = None

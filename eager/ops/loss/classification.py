@@ -40,6 +40,13 @@ def _nll_decomposed(x: Tensor, target: Tensor, ignore_index: int, reduction: str
     return total / _kept(target, ignore_index, x.array.dtype) if reduction == "mean" else total
 
 
+def _all_count(target: np.ndarray, classes: int, ignore_index: int) -> bool:
+    """Whether there are rows, and each has a class that is there and not ignored."""
+    if not target.size or target.dtype != np.int64 or 0 <= ignore_index < classes:
+        return False
+    return bool(np.maximum.reduce(target.view(np.uint64)) < classes)  # where those below 0 are large
+
+
 def _nll_rows(x: np.ndarray, target: np.ndarray, ignore_index: int) -> tuple[np.ndarray, np.ndarray]:
     """The picked elements (0 in ignored rows), and which rows count."""
     kept = target != ignore_index
@@ -55,6 +62,9 @@ def _nll_rows(x: np.ndarray, target: np.ndarray, ignore_index: int) -> tuple[np.
 
 
 def _nll_numpy(x: np.ndarray, target: np.ndarray, ignore_index: int, reduction: str) -> Any:
+    if reduction == "mean" and _all_count(target, x.shape[-1], ignore_index):
+        total = np.add.reduce(x[np.arange(len(target)), target])
+        return -total / x.dtype.type(len(target))
     rows, kept = _nll_rows(x, target, ignore_index)
     if reduction == "none":
         return -rows
@@ -72,8 +82,11 @@ def _spread_decomposed(g: Tensor, target: Tensor, classes: int, ignore_index: in
 def _spread_numpy(
     g: np.ndarray, target: np.ndarray, classes: int, ignore_index: int, reduction: str
 ) -> np.ndarray:
-    kept = (target != ignore_index) & (target >= 0) & (target < classes)
     spread = np.zeros((target.size, classes), g.dtype)
+    if reduction == "mean" and _all_count(target, classes, ignore_index):
+        spread[np.arange(len(target)), target] = -(g / g.dtype.type(len(target)))
+        return spread
+    kept = (target != ignore_index) & (target >= 0) & (target < classes)
     rows = kept.nonzero()[0]
     if reduction == "mean":
         g = g / g.dtype.type(np.count_nonzero(target != ignore_index))
@@ -111,6 +124,7 @@ _nll: Composite = Composite(
     {"x": _nll_gradient, "target": None},
     "NllLossBackward0",
 )
+_nll.by_values = True  # of targets
 
 
 def _weighted_decomposed(
@@ -154,6 +168,7 @@ _nll_weighted = Composite(
     {"x": _weighted_gradient, "target": None, "weight": None},
     "NllLossBackward0",
 )
+_nll_weighted.by_values = True
 
 
 def nll_loss(

@@ -147,6 +147,7 @@ _bce_op = _pairwise(
     lambda x, y, _: (x - y) / ops.clamp((1 - x) * x, 1e-12),
     lambda x, y, _: ops.clamp(ops.log1p(-x), -100) - ops.clamp(ops.log(x), -100),
 )
+_bce_op.by_values = True  # of what lies between 0 and 1
 _bce_logits_op = _pairwise(
     "binary_cross_entropy_with_logits",
     _bce_logits_numpy,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -378,3 +382,68 @@ def test_gradients_go_through_large_writes(kernels, overwritten):
         fg.testing.assert_close(run(), expected)
         kernels.wait()
     assert overwritten[-1]
+
+
+# What ops refuse for the values of their operands: a function, what it takes, and what it refuses.
+_SCORES, _WHOLE = (40, 50), np.arange(2000).reshape(40, 50) % 7 + 1
+REFUSED: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+    "nll_loss": (lambda x, t: F.nll_loss(x, t), np.arange(40), 50),
+    "weighted": (lambda x, t: F.nll_loss(x, t, fg.ones(50)), np.arange(40), -1),
+    "cross_entropy": (lambda x, t: F.cross_entropy(x, t), np.arange(40), 50),
+    "binary_cross_entropy": (lambda x, t: F.binary_cross_entropy(t, fg.sigmoid(x)), np.full(_SCORES, 0.5), 2),
+    "floor_divide": (lambda x, t: fg.floor_divide(fg.ones_like(t), t), _WHOLE, 0),
+    "remainder": (lambda x, t: fg.remainder(fg.ones_like(t), t), _WHOLE, 0),
+    "fmod": (lambda x, t: fg.fmod(fg.ones_like(t), t), _WHOLE, 0),
+    "gather": (lambda x, t: x.gather(1, t), _WHOLE, 50),
+    "rows": (lambda x, t: x[t], np.arange(40), 40),
+    "index_add": (lambda x, t: x.index_add(0, t, x), np.arange(40), 40),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_values_are_refused_by_kernels_too(name, kernels, monkeypatch):
+    """Labels out of range gave a number, once the loss had a kernel."""
+    monkeypatch.setattr(eager_kernels, "ELEMENTS", 4000)
+    function, good, bad = REFUSED[name]
+    x = tensor(*_SCORES)
+    values = np.asarray(good, np.float32 if np.asarray(good).dtype.kind == "f" else np.int64)
+    wrong = values.copy()
+    wrong.reshape(-1)[3] = bad
+    for _ in range(2):
+        for _ in range(8):
+            function(x, fg.tensor(values))
+        kernels.wait()
+    with pytest.raises((IndexError, RuntimeError)):
+        function(x, fg.tensor(wrong))
+
+
+def _called_by(function: Any, seen: set[FunctionType]) -> set[FunctionType]:
+    """The functions of eager that a function calls by name, as far as code tells."""
+    function = getattr(function, "__func__", function)
+    if (
+        not isinstance(function, FunctionType)
+        or function in seen
+        or "fusegrad.eager" not in function.__module__
+    ):
+        return seen
+    seen.add(function)
+    codes, names = [function.__code__], set()
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    for called in [function.__globals__.get(name) for name in names] + cells:
+        _called_by(called, seen)
+    return seen
+
+
+def test_composites_that_may_refuse_values_have_no_kernels():
+    """All that raise something in NumPy do it for values, but for the one whose shapes are looked at."""
+    raising = set()
+    for name, op in REGISTRY.items():
+        if op.family == "composite":
+            for function in _called_by(op.numpy, set()):
+                if any(i.opname == "RAISE_VARARGS" for i in dis.get_instructions(function)):
+                    raising.add(name)
+    assert raising - {name for name, op in REGISTRY.items() if op.by_values} == {"addmm"}

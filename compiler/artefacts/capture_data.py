@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler.artefacts import reads
+from fusegrad.compiler.artefacts import effects, reads
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
 from fusegrad.eager.core.pytree import Structure, flatten
-from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.capture.captured import Capture, Left, Output, Reason
+from fusegrad.tracer.capture.captured import Capture, Output, Reason
 from fusegrad.tracer.ir.graph import Equation, Graph, Source, Subgraph, Value, print_graph
 from fusegrad.tracer.ir.text import parse_graph
 from fusegrad.tracer.observe.values import is_plain, text_of
@@ -36,16 +35,13 @@ UNTOLD = {
     "before": "of the recorded run alone",
     "asked": "for files that are exported",
     "changing": "there is nothing that changes",
-    "left": "nothing but the numbers that are outputs",
+    "changes": "what `left` and `hosts` say, in words",
     "fixed": "there is nothing that changes",
 }
 # What must be empty for a capture to be told of, and what is said where it is not.
 EMPTY = {
     "sets": "makes or meets a set, of which each process has an order of its own",
-    "hosts": "asks Python for values at each call, such as random numbers",
-    "changes": "changes something outside",
     "recomputed": "computes parts again in backward",
-    "derived": "derives by tensors of its own",
 }
 
 
@@ -57,14 +53,12 @@ def told(made: Capture, world: World, leaves: Sequence[Any]) -> tuple[dict[str, 
     for name, why in EMPTY.items():
         if getattr(made, name):
             raise Unsayable(why)
-    if made.left != Left(numbers=made.left.numbers):
-        raise Unsayable("changes something outside")
     if any(made.changing):
         raise Unsayable("follows numbers that change")
     said = [[*reads.told(read, world), "at", *_place(read.site, world)] for read in made.reads]
     places = {id(leaf): number for number, leaf in reversed([*enumerate(leaves)])}
     data = {
-        "facts": world.facts,
+        "facts": [*world.facts],
         "reads": said,
         "graph": graph_text(made.graph),
         "sources": [_source(equation.source, world) for equation in made.graph.equations],
@@ -73,10 +67,12 @@ def told(made: Capture, world: World, leaves: Sequence[Any]) -> tuple[dict[str, 
         "met": [world.known(tensor) for tensor in made.met],
         "tracked": sorted(value.name for value in made.tracked),
         "numbers": sorted(value.name for value in made.numbers),
-        "left": [value.name for value in made.left.numbers],
+        "left": effects.left(made.left, made.tracked, world),
+        "hosts": [[effects.host(host, world), before] for host, before in made.hosts],
+        "derived": [effects.place(place, world) for place in made.derived],
         "outputs": [_output(output, world) for output in made.outputs],
         "structure": structure(made.structure.key),
-        "same": [[leaf, _tensor_place(place, world)] for leaf, place in made.same],
+        "same": [[leaf, effects.place(place, world)] for leaf, place in made.same],
         "bare": [*made.bare],
         "not_rolled": [[r.reason, *_file(r.file, world), r.line, r.kind] for r in made.not_rolled],
         "constants": [[v.name, str(array.dtype), *array.shape] for v, array in made.constants.items()],
@@ -94,16 +90,18 @@ def again(
     """The capture that was told of, if all that it read is so now; else what is not, in words. May raise
     anything where there is nothing to look at.
     """
-    found = []
+    found, known = [], 0
     for *said, _, file, line, text in data["reads"]:
         read = reads.again(said, world, Site(_path(file, world), line, text))
-        if reads.told(read, world) != said:
+        same = reads.told(read, world) == said
+        for fact, expected, value in _met(world, data["facts"], known):
+            if fact != expected:
+                return f"{text_of(value)} is of another kind, or has other code"
+        if not same:
             return f"{read.subject()} is another one, now {read.was()}"
+        known = len(world.facts)
         found.append(read)
-    for fact, expected, value in zip(world.facts, data["facts"], world.objects, strict=False):
-        if fact != expected:
-            return f"{text_of(value)} is of another kind, or has other code"
-    if len(world.facts) != len(data["facts"]):
+    if world.facts != data["facts"]:
         return "other objects are met"
     graph = _graph(data["graph"], data["sources"], world)
     values = {v.name: v for v in graph.inputs}
@@ -127,15 +125,23 @@ def again(
         _structure_again(data["structure"]),
         tensors=arguments,
         met=[world.at(number) for number in data["met"]],
-        same=[(leaf, _tensor_again(place, world)) for leaf, place in data["same"]],
+        same=[(leaf, effects.place_again(place, world)) for leaf, place in data["same"]],
         bare=data["bare"],
-        left=Left(numbers=tuple(values[name] for name in data["left"])),
+        derived=[effects.place_again(place, world) for place in data["derived"]],
+        left=effects.left_again(data["left"], values, world),
+        hosts=[(effects.host_again(host, values, world), before) for host, before in data["hosts"]],
         reads=found,
         not_rolled=[
             Reason(why, _path(file, world), line, kind) for why, file, line, kind in data["not_rolled"]
         ],
         numbers=frozenset(values[name] for name in data["numbers"]),
     )
+
+
+def _met(world: World, facts: Sequence[Data], known: int) -> Iterator[tuple[Data, Data, Any]]:
+    """What is said of each object that has been met since so many were, what was, and the object."""
+    for number in range(known, len(world.facts)):
+        yield world.facts[number], facts[number] if number < len(facts) else None, world.objects[number]
 
 
 # ---------------------------------------------------------------------------------- places in sources
@@ -287,16 +293,3 @@ def _structure_again(data: Data) -> Structure:
         return {"list": list, "tuple": tuple}[kind](made)
 
     return flatten(filled(data), [])
-
-
-def _tensor_place(place: Any, world: World) -> Data:
-    return ["leaf", place] if isinstance(place, int) else ["object", world.known(place())]
-
-
-def _tensor_again(place: Data, world: World) -> Any:
-    kind, number = place
-    if kind == "leaf":
-        return number
-    tensor = world.at(number)
-    assert isinstance(tensor, Tensor)
-    return weakref.ref(tensor)

@@ -30,7 +30,7 @@ from fusegrad.tracer.capture.captured import Capture
 
 KIND = "captures"
 FORM = 1
-MOST = 8  # captures of an entry: what was recorded first goes first
+MOST = 32  # captures of an entry: what was recorded first goes first
 
 
 class Remembered:

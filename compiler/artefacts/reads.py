@@ -153,6 +153,29 @@ def _no_gradient_again(world: World, site: Site, number: Data, *_: Data) -> Read
     return hosts.NoGradient(tensor)
 
 
+def _parameters(read: optimizer_steps.ParametersRead, world: World) -> list[Data]:
+    rows = [
+        [world.number(group()), [world.number(p()) for p in parameters]] for group, parameters in read.rows
+    ]
+    return [world.known(read.optimizer()), rows]
+
+
+def _parameters_again(world: World, site: Site, number: Data, *_: Data) -> Read:
+    return optimizer_steps.ParametersRead(world.at(number))
+
+
+def _state(read: optimizer_steps.StateRead, world: World) -> list[Data]:
+    kept = [[world.number(p()), name, world.expected(expected)] for p, name, expected in read.kept]
+    return [*_parameters(read, world), [*map(plain, read.slots)], kept]
+
+
+def _state_again(world: World, site: Site, number: Data, *_: Data) -> Read:
+    read = optimizer_steps.StateRead(world.at(number))
+    if not read.holds():  # hooks are no part of what it tells
+        raise Unsayable("an optimizer has hooks")
+    return read
+
+
 def _of_owner(kind: Callable[[Any, Site], Read]) -> Callable[..., Read]:
     return lambda world, site, number, *_: kind(world.at(number), site)
 
@@ -174,8 +197,8 @@ KINDS: dict[type[Read], Kind | str] = {
     reads.SubclassesRead: "which classes there are depends on what was imported before",
     reads.IdentityRead: "equal texts and numbers are one object or two by what the process did before",
     reads.GetterRead: _ITS_OWN_WAY,
-    optimizer_steps.ParametersRead: _ITS_OWN_WAY,
-    optimizer_steps.StateRead: _ITS_OWN_WAY,
+    optimizer_steps.ParametersRead: Kind(_parameters, _parameters_again),
+    optimizer_steps.StateRead: Kind(_state, _state_again),
     stores.CountRead: "what is counted goes on from what the process has counted before",
 }
 BY_NAME = {kind.__name__: how for kind, how in KINDS.items()}

@@ -242,6 +242,8 @@ class World:
         kind = type(value)
         if isinstance(value, Tensor):
             return _tensor(value, self.number(kind))
+        if purity.is_group_class(kind):
+            return _group(value)
         fact = FACTS.get(kind)
         if fact is None:
             fact = next((fact for base, fact in _OF_BASES.items() if issubclass(kind, base)), None)
@@ -276,6 +278,13 @@ def _tensor(value: Tensor, kind: int) -> Data:
         raise Unsayable("reads a tensor that has no values")
     said = (value.needs_grad, value.requires_grad, value.is_leaf, type(value.version).__name__)
     return ["tensor", kind, str(array.dtype), list(array.shape), list(array.strides), *map(str, said)]
+
+
+def _group(value: dict[str, Any]) -> Data:
+    """Options of a group of parameters: the kinds of numbers, which steps find anew, and what others are."""
+    options = [(name, option) for name, option in dict.items(value) if name != "params"]
+    numbers = (int, float)
+    return ["group", *([n, type(o).__name__ if type(o) in numbers else plain(o)] for n, o in options)]
 
 
 def _function(world: World, value: FunctionType, number: int) -> Data:

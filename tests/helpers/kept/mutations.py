@@ -1,32 +1,10 @@
-"""What a run can have read, and programs that differ in just that: kinds go in, pairs of programs come out.
-
-Each family is a program with one thing left out, and the things that may stand there; each two of them are a
-mutation. It names the kind of read that sees it, or the fact of an object.
-"""
+"""What a run can have read, and programs that differ in just that; a mutation is two of a family."""
 
 from __future__ import annotations
 
-import itertools
-from typing import NamedTuple
+from kept import objects
+from kept.family import NUMBERS, F as _F, Family
 
-CALL = 'calls = [(fg.tensor([0.5, -1.0, 2.0], requires_grad=True),)] if not "calls" in globals() else calls\n'
-
-
-class Family(NamedTuple):
-    """kind: of the read, or the fact, by which a mutation is seen. program: with `{}` where the things go."""
-
-    kind: str
-    name: str
-    program: str
-    things: tuple[str, ...]
-
-    def sources(self) -> list[str]:
-        return [self.program.replace("{}", thing) + ("" if "calls =" in self.program else "\n" + CALL)
-                for thing in self.things]  # fmt: skip
-
-
-NUMBERS = ("2.0", "3.0", "2", "3", "True", "-0.0", "0.0", "1e-3")
-_F = "@jit\ndef f(x):\n"
 _NET = """
 class Net(nn.Module):
     scale = 2.0
@@ -40,6 +18,22 @@ class Net(nn.Module):
 net = Net()
 net.eval()
 """
+_STEP = """
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh())
+first, second = net[0], net[2]
+firsts, seconds = {"params": [*first.parameters()]}, {"params": [*second.parameters()]}
+{}
+@jit
+def f(x, y):
+    opt.zero_grad()
+    loss = ((net(x) - y) ** 2).mean()
+    loss.backward()
+    opt.step()
+    return loss.detach()
+calls = [(fg.arange(15.0).reshape(5, 3) / 9, fg.arange(15.0).reshape(5, 3) / 15)] * 5
+"""
+_SGD = "opt = fg.optim.SGD(net.parameters(), lr=0.1"
+_ADAM = "opt = fg.optim.Adam(net.parameters(), lr=0.01"
 FAMILIES = [
     Family("GlobalRead", "number", "scale = {}\n" + _F + "    return x * scale", NUMBERS),
     Family(
@@ -227,199 +221,96 @@ FAMILIES = [
         "w = fg.ones(3, requires_grad=True)\n{}\n" + _F + "    return x * w if w.grad is None else x - 1",
         ("", "w.grad = fg.ones(3)"),
     ),
-    # What objects are.
     Family(
-        "function",
-        "source",
-        "def helper(x): return x {}\n" + _F + "    return helper(x)",
-        ("+ 1", "+ 2", "+ 1.0", "* 2", "- 1", "** 2", "@ x", "if x.sum() > 0 else x + 5"),
-    ),
-    Family("function", "own source", _F + "    return x {}", ("+ 1", "+ 2", "+ 1.0", "* 2", "- 1", "+ True")),
-    Family(
-        "function",
-        "inner source",
-        _F + "    def inner(y): return y {}\n    return inner(x)",
-        ("+ 1", "+ 2", "* 2"),
-    ),
-    Family(
-        "function",
-        "decorated",
-        "import functools\ndef times(g):\n    @functools.wraps(g)\n    def h(x): return g(x) {}\n"
-        "    return h\n@times\ndef helper(x): return x + 1\n" + _F + "    return helper(x)",
-        ("* 2", "* 3", "+ 1"),
-    ),
-    Family(
-        "class",
-        "bases",
-        "class A: pass\nclass B: pass\nclass C({}): pass\nc = C()\n"
-        + _F
-        + "    return x + 1 if isinstance(c, A) else x - 1",
-        ("A", "B", "A, B", "B, A", "object"),
-    ),
-    Family(
-        "instance",
-        "of what",
-        "class A:\n    k = 2\nclass B:\n    k = 3\na = {}()\n" + _F + "    return x * a.k",
-        ("A", "B"),
-    ),
-    Family(
-        "tensor",
-        "type",
-        "w = {}\n" + _F + "    return x * w",
+        "ParametersRead",
+        "groups",
+        _STEP,
         (
-            "fg.ones(3)",
-            "fg.ones(1)",
-            "fg.ones(3, dtype=fg.float64)",
-            "fg.ones(3, dtype=fg.int32)",
-            "fg.ones(2, 3)",
-            "fg.ones(3, requires_grad=True)",
-            "nn.Parameter(fg.ones(3))",
-            "fg.ones(3) * 2",
-            "fg.ones(6)[::2] * 1",
-            "fg.ones(3).bool()",
+            _SGD + ")",
+            "opt = fg.optim.SGD(first.parameters(), lr=0.1)",
+            "opt = fg.optim.SGD([{**firsts, 'lr': 0.1}, {**seconds, 'lr': 1.0}])",
+            "opt = fg.optim.SGD([{**seconds, 'lr': 0.1}, {**firsts, 'lr': 1.0}])",
+            "opt = fg.optim.SGD([*net.parameters()][::-1], lr=0.1)",
+            "first.bias.requires_grad_(False)\n" + _SGD + ")",
+            "second.weight.data = first.weight.data\n" + _SGD + ")",
+            "second.weight = first.weight\n" + _SGD + ")",
         ),
     ),
     Family(
-        "tensor",
-        "gradients",
-        "w = {}\n" + _F + "    return x.detach() * w",
-        ("fg.ones(3)", "fg.ones(3, requires_grad=True)"),
-    ),
-    Family(
-        "tensor",
-        "same",
-        "w = fg.ones(3)\nv = {}\n" + _F + "    return x * 2 if w is v else x * w + v * 3",
-        ("w", "fg.ones(3)", "w.clone()"),
-    ),
-    Family(
-        "container",
-        "same",
-        "a = [1.0]\nb = {}\n" + _F + "    return x * 2 if a is b else x * b[0]",
-        ("a", "[1.0]", "[3.0]", "[1]"),
-    ),
-    Family(
-        "tuple",
-        "items",
-        "items = (fg.ones(3), {})\n" + _F + "    return x * items[0] * items[1]",
-        ("2.0", "3.0", "2", "fg.ones(3)", "fg.ones(3, dtype=fg.float64)"),
-    ),
-    Family(
-        "method",
-        "whose",
-        "class A:\n    def __init__(self, k): self.k = k\n    def go(self, x): return x * self.k\n"
-        "    def run(self, x): return x - self.k\nconfig = [A(2.0), A(3.0)]\ngo = {}\n"
-        + _F
-        + "    return go(x)",
-        ("config[0].go", "config[1].go", "config[0].run", "A(2).go"),
-    ),
-    Family(
-        "property",
-        "source",
-        "class A:\n    k = 2.0\n    @property\n    def j(self): return self.k {}\na = A()\n"
-        + _F
-        + "    return x * a.j",
-        ("+ 1", "+ 2", "* 2"),
-    ),
-    Family(
-        "staticmethod",
-        "source",
-        "class A:\n    @staticmethod\n    def go(x): return x {}\na = A()\n" + _F + "    return a.go(x)",
-        ("+ 1", "+ 2", "* 2"),
-    ),
-    Family(
-        "classmethod",
-        "source",
-        "class A:\n    k = 2.0\n    @classmethod\n    def go(cls, x): return x {}\n"
-        "a = A()\n" + _F + "    return a.go(x)",
-        ("+ 1", "+ 2", "* 2"),
-    ),
-    Family(
-        "DType",
-        "which",
-        "to = {}\n" + _F + "    return x.to(to) * 2",
-        ("fg.float64", "fg.float32", "fg.float16", "fg.complex64"),
-    ),
-    Family(
-        "module",
-        "which",
-        "import math, operator\nm = {}\n" + _F + "    return x * m.pow(2, 3)",
-        ("math", "operator"),
-    ),
-    Family(
-        "known",
-        "builtin",
-        "import math\ng = {}\n" + _F + "    return x * g(2)",
-        ("math.sqrt", "math.exp", "abs", "float", "int", "round"),
-    ),
-    # What the key has.
-    Family(
-        "key",
-        "default dtype",
-        "fg.set_default_dtype({})\n" + _F + "    return x + fg.ones(3)",
-        ("fg.float32", "fg.float64"),
-    ),
-    Family("key", "grad mode", "fg.set_grad_enabled({})\n" + _F + "    return x * 2", ("True", "False")),
-    Family(
-        "key",
-        "argument",
-        _F + "    return x * 2 if x.dtype == fg.float32 else x + 1\ncalls = [({},)]",
+        "StateRead",
+        "options",
+        _STEP,
         (
-            "fg.ones(3)",
-            "fg.ones(2)",
-            "fg.ones(3, dtype=fg.float64)",
-            "fg.ones(3, requires_grad=True)",
-            "nn.Parameter(fg.ones(3))",
-            "fg.ones(2, 3).t()",
-            "fg.ones(3, 2)",
+            _SGD + ")",
+            _SGD + ", momentum=0.9)",
+            _SGD + ", momentum=0.5, nesterov=True)",
+            _SGD + ", weight_decay=0.3)",
+            _SGD + ", maximize=True)",
+            _SGD + ")\nopt.param_groups[0]['lr'] = 0.5",
+            _SGD + ")\nopt.param_groups[0]['lr'] = 1",
+            _ADAM + ")",
+            _ADAM + ", betas=(0.5, 0.6))",
+            _ADAM + ", amsgrad=True)",
+            _ADAM + ", eps=0.5)",
+            _ADAM + ")\nopt.register_step_pre_hook(lambda *_: (net[0].bias.data.zero_(), None)[1])",
+            _ADAM.replace("Adam", "AdamW") + ", weight_decay=0.4)",
+            _ADAM.replace("Adam", "RMSprop") + ", centered=True)",
         ),
     ),
     Family(
-        "key",
-        "plain argument",
-        "@jit\ndef f(x, k, j=1): return x * k + j\ncalls = [(fg.ones(3), {})]",
-        (*NUMBERS, "2, 3", "2, 4"),
+        "Draw",
+        "dropout",
+        _F + "    return fg.dropout(x, {}, True) + fg.rand(3)",
+        ("0.5", "0.2", "0.0", "1.0"),
     ),
     Family(
-        "key",
-        "same argument",
-        "@jit\ndef f(x, y): return x * 2 if x is y else x * y\na, b = fg.ones(3), fg.ones(3)\ncalls = [{}]",
-        ("(a, a)", "(a, b)"),
+        "Draw",
+        "what",
+        _F + "    return x + {}",
+        ("fg.rand(3)", "fg.randn(3)", "fg.rand(3, dtype=fg.float64)", "fg.rand(1)", "fg.randint(0, 9, (3,))"),
+    ),
+    Family("Draw", "seed", "fg.manual_seed({})\n" + _F + "    return x + fg.rand(3)", ("0", "1", "2")),
+    Family(
+        "Draw",
+        "generator",
+        "g = {}\n" + _F + "    return x + fg.rand(3, generator=g)",
+        ("None", "fg.Generator().manual_seed(3)", "fg.Generator().manual_seed(4)"),
     ),
     Family(
-        "key",
-        "argument object",
-        "class A:\n    def __init__(self, k): self.k = k\nclass B(A):\n    pass\n"
-        "@jit\ndef f(x, a): return x * a.k if type(a) is A else x - a.k\ncalls = [(fg.ones(3), {})]",
-        ("A(2.0)", "A(3.0)", "A(2)", "B(2.0)"),
+        "GradientOf",
+        "sum",
+        "w = fg.ones(3, requires_grad=True)\n{}\n"
+        + _F
+        + "    (x.detach() * w).sum().backward()\n    return w.grad.clone()\n"
+        "calls = [(fg.arange(3.0),)] * 3\n",
+        (
+            "",
+            "w.grad = fg.ones(3)",
+            "w.grad = fg.ones(3) * 2",
+            "w.requires_grad_(False)\nw = fg.zeros(3, requires_grad=True)",
+        ),
     ),
     Family(
-        "key",
-        "containers",
-        "@jit\ndef f(x):\n    return x['a'] * 2 if type(x) is dict else x[0] + len(x)\ncalls = [({},)]",
-        ("[fg.ones(3)]", "(fg.ones(3),)", "{'a': fg.ones(3)}", "[fg.ones(3), fg.ones(3)]"),
+        "left",
+        "writes",
+        "w, v = fg.ones(3), fg.zeros(3)\n{}\n" + _F + "    w.mul_(2)\n    v.add_(w)\n    return x * w + v\n"
+        "calls = [(fg.arange(3.0),)] * 3\n",
+        (
+            "",
+            "v = w",
+            "v = w.view(3)",
+            "v = fg.zeros(6)[::2]",
+            "w = fg.ones(1)",
+            "w = fg.ones(3, dtype=fg.float64)",
+        ),
     ),
     Family(
-        "key",
-        "bound",
-        "class A:\n    k = {}\n    @jit\n    def f(self, x): return x * self.k\nf = A().f",
-        NUMBERS[:4],
+        "left",
+        "statistics",
+        "net = nn.BatchNorm1d(3{})\n"
+        + _F
+        + "    return net(x)\ncalls = [(fg.arange(15.0).reshape(5, 3) ** 2,)] * 3\n",
+        ("", ", momentum=0.5", ", eps=1.0", ", affine=False", ", track_running_stats=False"),
     ),
-    Family(
-        "key",
-        "methods of tensors",
-        "before = fg.Tensor.tanh\ndef ended(): fg.Tensor.tanh = before\n{}\n" + _F + "    return x.tanh()",
-        ("", "fg.Tensor.tanh = fg.Tensor.exp", "fg.Tensor.tanh = lambda self: self + 1"),
-    ),
-    # What is not kept: sets are in another order in each process.
-    Family(
-        "not kept",
-        "sets",
-        "items = {{}}\n" + _F + "    y = x\n    for item in items: y = y * item\n    return y",
-        ("1, 2", "1, 3"),
-    ),
+    *objects.FAMILIES,
 ]
-
-
-def pairs(family: Family) -> list[tuple[str, str]]:
-    """The mutations of a family, both ways."""
-    return list(itertools.permutations(family.sources(), 2))

@@ -1,0 +1,168 @@
+"""What a run did besides its result, and what a replay asks Python for, as data and back.
+
+Tensors are told of by their place: a leaf of the arguments, or an object that has been met.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
+from fusegrad.eager.core.dtypes import FROM_SHORT, DType
+from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.random.generator import default_generator
+from fusegrad.tracer.capture import carried
+from fusegrad.tracer.capture.captured import Left
+from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.observe import symbols
+from fusegrad.tracer.observe.arrays import into_tensors, untold
+from fusegrad.tracer.observe.hosts import Draw, GradientOf, Host
+from fusegrad.tracer.observe.world import ahead
+from fusegrad.tracer.record import steps
+
+Values = Mapping[str, Value]
+
+
+def place(where: Any, world: World) -> Data:
+    """Where a tensor is at a replay. Raises Unsayable."""
+    return ["leaf", where] if isinstance(where, int) else ["object", world.known(where())]
+
+
+def place_again(said: Data, world: World) -> Any:
+    """The place that was told of."""
+    kind, number = said
+    return number if kind == "leaf" else _tensor(number, world)
+
+
+def _tensor(said: Data, world: World) -> weakref.ref[Tensor]:
+    tensor = world.at(said)
+    assert isinstance(tensor, Tensor)
+    return weakref.ref(tensor)
+
+
+# ---------------------------------------------------------------------------------- hosts
+
+
+class Kind(NamedTuple):
+    """How hosts of a kind are told of, and made again."""
+
+    told: Callable[[Any, World], list[Data]]
+    again: Callable[..., Host]
+
+
+def _draw(host: Draw, world: World) -> list[Data]:
+    params = {name: value for name, value in host.params.items() if name != "generator"}
+    if host.params.get("generator") is not default_generator:
+        raise Unsayable("draws random numbers from a generator of its own")
+    said = [[n, [v.short] if isinstance(v, DType) else ["plain", plain(v)]] for n, v in params.items()]
+    return [host.op.name, plain(host.args), said]
+
+
+def _draw_again(world: World, value: Value, op: str, args: Data, params: Data) -> Host:
+    found = {n: from_plain(said[1]) if len(said) > 1 else FROM_SHORT[said[0]] for n, said in params}
+    return Draw(value, REGISTRY[op], from_plain(args), {**found, "generator": default_generator})
+
+
+def _gradient(host: GradientOf, world: World) -> list[Data]:
+    return [place(host.place, world)]
+
+
+def _numbers(host: steps.Numbers, world: World) -> list[Data]:
+    if host.options:
+        raise Unsayable("sets numbers of an optimizer")
+    kept = [[name, world.known(tensor())] for name, tensor in host.kept.items()]
+    owners = [world.known(host.optimizer()), world.known(host.group())]
+    counts = [world.known(count()) for count in host.counts]
+    return [*owners, host.ahead, counts, kept, sorted(host.fixed), [*map(plain, host.seen)]]
+
+
+def _numbers_again(world: World, value: Value, optimizer: Data, group: Data, ahead: int, *rest: Data) -> Host:
+    counts, kept, fixed, seen = rest
+    made = steps.Numbers(world.at(optimizer), world.at(group), value.dtype, ahead, {})
+    made.counts = [_tensor(count, world) for count in counts]
+    made.kept = {name: _tensor(tensor, world) for name, tensor in kept}
+    made.fixed, made.seen, made.value = set(fixed), [*map(from_plain, seen)], value
+    return made
+
+
+# Each kind of host there is, with how it is told of, or why it is not.
+HOSTS: dict[type[Host], Kind | str] = {
+    Draw: Kind(_draw, _draw_again),
+    GradientOf: Kind(_gradient, lambda world, value, said: GradientOf(value, place_again(said, world))),
+    steps.Numbers: Kind(_numbers, _numbers_again),
+    symbols.Scalar: "takes a Python number that changes",
+    symbols.Outcome: "asks how a comparison of Python numbers comes out",
+    ahead.Asks: "asks Python for what an iterator gives next, or for the time",
+    into_tensors.ArrayInput: "reads a NumPy array",
+    untold._Absent: "asks whether an argument has an attribute of its own",
+    carried.Carried: "carries a tensor in an attribute from call to call",
+}
+_BY_NAME = {kind.__name__: how for kind, how in HOSTS.items()}
+
+
+def host(made: Host, world: World) -> Data:
+    """A host as data. Raises Unsayable."""
+    how = HOSTS[type(made)]
+    if isinstance(how, str):
+        raise Unsayable(how)
+    return [type(made).__name__, made.value.name, *how.told(made, world)]
+
+
+def host_again(said: Data, values: Values, world: World) -> Host:
+    """The host that was told of."""
+    name, value, *rest = said
+    how = _BY_NAME[name]
+    assert not isinstance(how, str)
+    return how.again(world, values[value], *rest)
+
+
+# ---------------------------------------------------------------------------------- what is left
+
+# What a run may leave, and whether that is told of, or why not.
+LEFT: dict[str, str] = {
+    "writes": "",
+    "times": "",
+    "made": "",
+    "gradients": "",
+    "numbers": "",
+    "attributes": "sets an attribute or an item",
+    "items": "appends to a list",
+    "counts": "counts on from what the process has counted",
+    "after": "steps a schedule",
+    "hits": "calls a function that keeps its results",
+    "replaced": "gives a tensor other memory",
+    "flags": "sets whether a tensor requires gradients",
+}
+
+
+def left(made: Left, tracked: frozenset[Value], world: World) -> Data:
+    """What a run left, as data. Raises Unsayable."""
+    for name, why in LEFT.items():
+        if why and getattr(made, name):
+            raise Unsayable(why)
+    if any(final in tracked for _, final in made.writes):
+        raise Unsayable("writes into a tensor from outside on the autograd graph")
+    return {
+        "writes": [[value.name, final.name] for value, final in made.writes],
+        "times": [*made.times],
+        "made": [[value.name, count] for value, count in made.made.items()],
+        "gradients": [[place(where, world), value and value.name] for where, value in made.gradients],
+        "numbers": [value.name for value in made.numbers],
+    }
+
+
+def left_again(said: Data, values: Values, world: World) -> Left:
+    """What was told of."""
+    return Left(
+        writes=tuple((values[value], values[final]) for value, final in said["writes"]),
+        times=tuple(said["times"]),
+        made={values[value]: count for value, count in said["made"]},
+        gradients=tuple(
+            (place_again(where, world), None if value is None else values[value])
+            for where, value in said["gradients"]
+        ),
+        numbers=tuple(values[value] for value in said["numbers"]),
+    )

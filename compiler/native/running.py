@@ -37,9 +37,10 @@ from fusegrad.eager.core.state import state
 # The table, before the words of `finish_words`: what is called; how, see below; from how many elements on an
 # operand is large; where results lie, see below, and from how many dimensions on that matters; of a pointwise
 # op how many leading operands may be of any dtype, whether its result lies as the first one even if the next
-# do not lie in rows, what makes a number what it is beside floats, or null, and whether numbers may stand
-# beside floats, and whole ones beside int64; the ways of large ones, who says whether kernels are asked, with
-# the names of what says so, and what stands for an array that is made; then the dtypes that it takes.
+# do not lie in rows, or 2 where it does not matter how any do, what makes a number what it is beside floats,
+# or null, and whether numbers may stand beside floats, and whole ones beside int64; the ways of large ones,
+# who says whether kernels are asked, with the names of what says so, and what stands for an array that is
+# made; then the dtypes that it takes.
 _HEAD = ("ptr", "i64", "i64", "i64", "i64", "i64", "i64", "ptr", "i64", "i64", *["ptr"] * 6)
 _LARGE, _ANSWERS = 2, 11  # the places of the number of elements, and of the first who is asked
 # A pointwise op's function of NumPy, with arrays of one dtype and numbers; another op's, with all arrays and
@@ -72,7 +73,8 @@ def _words(op: Op) -> list[int]:
         function, how = op.numpy, _POINTWISE
         taken = [dtype for dtype in TAKEN if dtype.kind in op.kinds]
         number = id(same_number) if op.one_dtype else 0
-        rest = [op.data, int(op.keeps_order), number, int("f" in op.kinds), int(op.takes_int64)]
+        keeps = 2 if op.order is not None else int(op.keeps_order)
+        rest = [op.data, keeps, number, int("f" in op.kinds), int(op.takes_int64)]
     elif evaluate is _OfNumPy.evaluate and isinstance(op, _OfNumPy):
         function, how = op.numpy, _OF_ARRAYS
     elif evaluate is Reduction.evaluate and isinstance(op, Reduction):
@@ -254,7 +256,8 @@ class _Running(Finishing):
         all_in_rows.set(all_in_rows.value & in_rows)
         with f.if_(self.is_pointwise):
             is_first = (i == 0) & (self.count > 1)
-            self._decline_unless(in_rows | ((self.keeps_order != 0) & ~is_first & (self.count < 3)))
+            keeps = (self.keeps_order != 0) & ~is_first & (self.count < 3)
+            self._decline_unless(in_rows | keeps | (self.keeps_order == 2))
             with f.if_(~is_data & ~common.value.is_null):
                 self._decline_unless(common.value == dtype)
         with f.if_(~is_data):

@@ -256,7 +256,8 @@ def tell_readers(tensor: Tensor) -> None:
     if len(version) > 2:
         readers = version[2]
         if type(readers) is shared.Parted:
-            version[2] = shared.Parted()
+            if readers:
+                version[2] = shared.Parted()
             shared.tell_watching(tensor)
         else:
             version.pop()

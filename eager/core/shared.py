@@ -180,6 +180,10 @@ class Watching:
 
     def near(self, array: np.ndarray) -> Iterable[Any]:
         """The nodes that may have some of the memory of `array`."""
+        if (
+            not self._fresh and not self._places.whose
+        ):  # in this order: what leaves the first is in the second
+            return ()
         if self._placing.acquire(blocking=False):
             try:
                 self._place()

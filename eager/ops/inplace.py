@@ -50,17 +50,17 @@ _SCALE = {"alpha"}
 FEW, LIGHT = 1 << 20, frozenset({"add", "sub", "mul", "div", "neg", "abs", "relu"})
 
 
-def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> bool:
+def begin_write(target: Tensor, name: str, others: Sequence[Any] = (), may_record: bool = True) -> bool:
     """Refuse a write that autograd could not follow; tell a recorder of one that it can. Whether it goes on
     the graph.
 
-    others: what else the op takes. Raises RuntimeError for a leaf that requires grad or a view of
-    one (outside no_grad), for views whose origin stands against it, and for memory that may not be
-    written.
+    others: what else the op takes. may_record: False where it is known that it is not recorded. Raises
+    RuntimeError for a leaf that requires grad or a view of one (outside no_grad), for views whose origin
+    stands against it, and for memory that may not be written.
     """
     if putting_off:
         give_values((target, *others))
-    recorded = state.grad_enabled and recording(target, others)
+    recorded = may_record and state.grad_enabled and recording(target, others)
     if state.interpreter is not None:
         state.interpreter.before_write(target, may_wait=not recorded)
     if recorded:
@@ -93,11 +93,9 @@ def _opened(array: Any, base: Any) -> bool:
 
 def recording(target: Tensor, others: Sequence[Any]) -> bool:
     """Whether a write into `target` of something that comes from `others` goes on the graph in grad mode."""
-    return (
-        target.needs_grad
-        or views.base_of(target).needs_grad
-        or any(isinstance(t, Tensor) and t.needs_grad for t in others)
-    )
+    if target.needs_grad or (target.alias is not None and views.base_of(target).needs_grad):
+        return True
+    return bool(others) and any(isinstance(t, Tensor) and t.needs_grad for t in others)
 
 
 def commit(target: Tensor, result: Tensor, name: str, recorded: bool = True) -> Tensor:
@@ -278,9 +276,10 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
         recorded = begin_write(input, name, others)
         if name in _FILLING:  # a tensor of a number is read first
             others = tuple([x for x in others if not (isinstance(x, Tensor) and not x.array.ndim)])
-        elif any(isinstance(x, tuple) for x in others):
+        elif others and any(isinstance(x, tuple) for x in others):
             others = tuple([y for x in others for y in (x if isinstance(x, tuple) else (x,))])
-        check_overlap(input.array, input, others, itself=name not in _BY_PLACES)
+        if others:
+            check_overlap(input.array, input, others, itself=name not in _BY_PLACES)
         one, keeps = ONE_OP.get(function), True
         try:
             if one is not None and state.interpreter is None and has_values(input.array):

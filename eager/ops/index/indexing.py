@@ -105,11 +105,11 @@ class _Merged:
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`x[index]` for everything PyTorch takes. Source: `torch.Tensor.__getitem__`."""
+    if type(index) is Tensor and index.array.dtype is _INT64 and index.array.ndim and self.array.ndim:
+        return bind(TAKE, (self, index), {"dim": 0, "name": "Index"})
     basic = basic_index(index, self.array.shape)
     if basic is not None:
         return bind(_getitem, (self,), {"index": basic})
-    if type(index) is Tensor and index.array.dtype is _INT64 and index.array.ndim and self.array.ndim:
-        return bind(TAKE, (self, index), {"dim": 0, "name": "Index"})
     if state.interpreter is not None:
         found = _followed(self, index, state.interpreter)
         if found is not None:

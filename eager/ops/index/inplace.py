@@ -89,7 +89,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
         or (state.grad_enabled and recording(self, (other,)))
     ):
         return _copied_in(self, other, non_blocking)
-    begin_write(self, "copy_", (other,))
+    begin_write(self, "copy_", (other,), may_record=False)
     check_overlap(self.array, self, (other,))
     large.overwrite(self.array, other.array)
     views.wrote(self)

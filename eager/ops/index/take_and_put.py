@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core.families import Layout, Opaque
-from fusegrad.eager.core.memory_order import Order, as_operands
+from fusegrad.eager.core.memory_order import AS_OPERANDS, Order, as_operands
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -41,8 +40,10 @@ def _take_type(types: Sequence[TensorType], dim: int, name: str) -> TensorType:
 
 def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.ndarray:
     if name not in FROM_ZERO and index.dtype.kind in "iu":
-        with contextlib.suppress(IndexError):  # which is raised anew, with the index and the dimension
+        try:
             return x.take(index, axis=dim)
+        except IndexError:
+            pass  # it is raised anew, with the index and the dimension
     least = 0 if name in FROM_ZERO else None
     return np.take(x, checked(index, x.shape[dim], dim, least), axis=dim)
 
@@ -67,6 +68,7 @@ TAKE = Opaque(
     lambda params: params["name"] + "Backward0",
     order=_take_order,
 )
+AS_OPERANDS.add(_take_order)
 
 
 def _from_either_end(operands: Sequence[Any], params: Params, place: int) -> list[tuple[int, int, int]]:

@@ -63,8 +63,7 @@ def _nll_rows(x: np.ndarray, target: np.ndarray, ignore_index: int) -> tuple[np.
 
 def _nll_numpy(x: np.ndarray, target: np.ndarray, ignore_index: int, reduction: str) -> Any:
     if reduction == "mean" and _all_count(target, x.shape[-1], ignore_index):
-        total = np.add.reduce(x[np.arange(len(target)), target])
-        return -total / x.dtype.type(len(target))
+        return -np.add.reduce(x[np.arange(target.size), target]) / target.size
     rows, kept = _nll_rows(x, target, ignore_index)
     if reduction == "none":
         return -rows
@@ -84,7 +83,7 @@ def _spread_numpy(
 ) -> np.ndarray:
     spread = np.zeros((target.size, classes), g.dtype)
     if reduction == "mean" and _all_count(target, classes, ignore_index):
-        spread[np.arange(len(target)), target] = -(g / g.dtype.type(len(target)))
+        spread[np.arange(target.size), target] = -(g / target.size)
         return spread
     kept = (target != ignore_index) & (target >= 0) & (target < classes)
     rows = kept.nonzero()[0]

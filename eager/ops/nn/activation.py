@@ -125,11 +125,12 @@ relu = public(method=True, inplace=True)(
 
 def _relu_in_memory(x: np.ndarray, out: np.ndarray) -> None:
     """`relu` into the memory of `x`; piece by piece, since NumPy has vectors for that (see `at_least`)."""
-    pieces = [x]
-    if x.size > LARGE and x.flags.c_contiguous:
-        flat = x.reshape(-1)
-        pieces = [flat[begin : begin + LARGE] for begin in range(0, x.size, LARGE)]
-    for piece in pieces:
+    if x.size <= LARGE or not x.flags.c_contiguous:
+        at_least(x, 0, x)
+        return
+    flat = x.reshape(-1)
+    for begin in range(0, x.size, LARGE):
+        piece = flat[begin : begin + LARGE]
         at_least(piece, 0, piece)
 
 

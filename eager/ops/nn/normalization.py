@@ -77,6 +77,7 @@ _standardize_affine = AnalyticComposite(
 )
 
 _standardize.numbers_vary = _standardize_affine.numbers_vary = True
+_standardize.turns = _standardize_affine.turns = 4
 
 
 def _normalized(

@@ -127,9 +127,11 @@ isfinite = unary(
 
 def at_least(x: Any, low: Any, out: Any = None) -> Any:
     """`x`, or `low` where it is below that; a zero keeps its own sign beside a zero. out: where to put it."""
-    is_zero = type(low) in WEAK and not low and math.copysign(1, low) > 0
-    if is_zero and _FEW < x.size <= LARGE and x.dtype.char in "fd" and x.flags.c_contiguous:
-        low = _zeros(x.dtype)[: x.size].reshape(x.shape)  # NumPy has vectors for two arrays alone
+    if type(low) in WEAK and not low and x.dtype.char in "fd" and math.copysign(1, low) > 0:
+        if x.size <= _FEW:
+            low = _zero(x.dtype)  # to make that of a number takes as long as all else
+        elif x.size <= LARGE and x.flags.c_contiguous:
+            low = _zeros(x.dtype)[: x.size].reshape(x.shape)  # NumPy has vectors for two arrays alone
     return np.maximum(x, low, out=out) if x.dtype.char == "e" else np.maximum(low, x, out=out)
 
 
@@ -143,6 +145,11 @@ def _zeros(dtype: np.dtype) -> np.ndarray:
     zeros = np.zeros(LARGE, dtype)
     zeros.flags.writeable = False
     return zeros
+
+
+@functools.cache
+def _zero(dtype: np.dtype) -> np.ndarray:
+    return _zeros(dtype)[0:1].reshape(())
 
 
 def at_most(x: Any, high: Any) -> Any:

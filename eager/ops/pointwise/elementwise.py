@@ -446,6 +446,8 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """Itself where it lies in this order, else a copy that does. Source: `torch.Tensor.contiguous`."""
     if memory_format is preserve_format:
         raise failure(RuntimeError, "preserve memory format is unsupported by the contiguous operator")
+    if memory_format is contiguous_format:
+        return input if input.array.flags.c_contiguous else bind(_contiguous, (input,))
     asked_for(memory_format, input.array.shape)
     return input if input.is_contiguous(memory_format) else clone(input, memory_format=memory_format)
 

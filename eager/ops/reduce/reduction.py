@@ -198,7 +198,7 @@ def amin(input: Tensor, dim: Ints | None = (), keepdim: bool = False) -> Tensor:
 def _arg(numpy: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate(x: np.ndarray, dim: int | None, keepdim: bool) -> Any:
         _check_any(x.shape, dim)
-        return numpy(x, axis=dim, keepdims=keepdim).astype(np.int64)
+        return numpy(x, axis=dim, keepdims=keepdim).astype(np.int64, copy=False)
 
     return evaluate
 
@@ -214,8 +214,8 @@ def _arg_type(types: Sequence[TensorType], dim: int | None, keepdim: bool) -> Te
     return TensorType(reduced_shape(types[0].shape, dims, keepdim), _INT64)
 
 
-_argmax = Opaque("argmax", "x", _arg(np.argmax), _arg_type, None, refuses="")
-_argmin = Opaque("argmin", "x", _arg(np.argmin), _arg_type, None, refuses="")
+_argmax = Opaque("argmax", "x", _arg(np.ndarray.argmax), _arg_type, None, refuses="")
+_argmin = Opaque("argmin", "x", _arg(np.ndarray.argmin), _arg_type, None, refuses="")
 
 
 @public(method=True)

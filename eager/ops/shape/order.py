@@ -236,7 +236,7 @@ def roll(input: Tensor, shifts: Ints, dims: Ints | None = None) -> Tensor:
 
 def _turned(self: Tensor) -> Tensor:
     """The dimensions in reverse order. Source: `torch.Tensor.T`."""
-    return permute(self, *reversed(range(self.array.ndim)))
+    return bind(_permute, (self,), {"dims": tuple(range(self.array.ndim))[::-1]})
 
 
 attach(property(_turned), "T")

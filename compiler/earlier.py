@@ -53,7 +53,10 @@ class Earlier:
             try:
                 return replayed(function, entry, self._leaves, args, kwargs)
             except Missed:  # it branched elsewhere, or is compiled beside the program
-                continue
+                is_waiting = entry.compiling is not None
+            if is_waiting:
+                function.stats.eager_calls += 1
+                return function.__wrapped__(*args, **kwargs)
         self._why_recorded = remembered.why
         return MISSED
 

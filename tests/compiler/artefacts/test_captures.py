@@ -23,10 +23,14 @@ from kept import runs as kept_runs
 from kept.family import Family
 from kept.mutations import FAMILIES
 
+from fusegrad.compiler import learning
 from fusegrad.compiler.artefacts import capture_data, captures, effects, folder, reads, world
 from fusegrad.compiler.artefacts.form import Artefact
+from fusegrad.compiler.base import background
 from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.tracer.capture.captured import Capture, Left, Output
+from fusegrad.tracer.ir.graph import print_graph
+from fusegrad.tracer.ir.text import parse_graph
 from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.reads import Read
 
@@ -257,6 +261,30 @@ def test_nothing_is_recorded_where_runs_are_found(tmp_path: Path, monkeypatch: p
     assert kept_runs.alike(cold.answers, right) and kept_runs.alike(warm.answers, right)
     assert (warm.f.stats.compiled_calls, warm.f.stats.eager_calls, found(warm)) == (2, 0, 2)
     assert "2 runs that earlier processes have recorded" in str(warm.f.explain())
+
+
+def test_nothing_is_recorded_while_a_run_is_compiled_beside_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = kept_runs.eager(PROGRAM, tmp_path)
+    kept_runs.run(PROGRAM, tmp_path)
+    kept_runs.forbid_tracing(monkeypatch)
+    monkeypatch.setattr(background, "takes_long", lambda ops: True)
+    monkeypatch.setattr(learning, "_wait", lambda *_: False)
+    warm = kept_runs.run(PROGRAM, tmp_path)
+    assert kept_runs.alike(warm.answers, right) and warm.f.stats.eager_calls
+
+
+def test_graphs_come_back_from_their_text(tmp_path: Path) -> None:
+    """What `graph_text` takes for sayable is, for all that the families compute."""
+    told = []
+    for family in KEPT:
+        kept_runs.run(family.sources()[0], tmp_path)
+    for entry in _of_captures(tmp_path / "cache"):
+        artefact = folder.find(entry.name.removeprefix(folder._ENTRIES))
+        assert artefact is not None
+        told += [data["graph"] for data in artefact.facts["captures"]]
+    assert len(told) > 30 and [print_graph(parse_graph(text), sources=False) for text in told] == told
 
 
 def test_why_a_run_was_recorded_is_told(tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain
 from fusegrad.eager.core.dtypes import FROM_SHORT, DType
 from fusegrad.eager.core.op import REGISTRY
 from fusegrad.eager.core.pytree import Structure, flatten
-from fusegrad.eager.ops.shape.joining import _StackedDim
-from fusegrad.eager.ops.shape.order import _MatrixTransposed
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.capture.captured import Capture, Output, Reason
 from fusegrad.tracer.ir.graph import Equation, Graph, Source, Subgraph, Value, print_graph
@@ -75,7 +73,8 @@ def told(made: Capture, world: World, leaves: Sequence[Any]) -> tuple[dict[str, 
         "numbers": sorted(value.name for value in made.numbers),
         "left": effects.left(made.left, made.tracked, world),
         "hosts": [[effects.host(host, world), before] for host, before in made.hosts],
-        "derived": [effects.place(place, world) for place in made.derived],
+        # Those that are gone, which the run had made for itself, do not come back.
+        "derived": [effects.place(p, world) for p in made.derived if isinstance(p, int) or p() is not None],
         "outputs": [_output(output, world) for output in made.outputs],
         "structure": structure(made.structure.key),
         "same": [[leaf, effects.place(place, world)] for leaf, place in made.same],
@@ -177,9 +176,9 @@ def _source(source: Source | None, world: World) -> list[Data]:
 # ---------------------------------------------------------------------------------- the graph
 
 
-# What a graph's text says to the bit, and names in it that mean something already. Two kinds of parameters
-# are tuples and numbers but for what a node is called, of which results have a word of their own.
-_LITERALS = frozenset({bool, int, float, complex, str, NoneType, Slice, _StackedDim})
+# What a graph's text says to the bit, and names in it that mean something already.
+_LITERALS = frozenset({bool, int, float, complex, str, NoneType, Slice})
+_OF_NAMES = frozenset({"__module__", "__doc__", "__dict__", "__qualname__", "__orig_bases__", "grad_name"})
 _TAKEN = frozenset({"inf", "nan", *FROM_SHORT})
 
 
@@ -213,11 +212,19 @@ def _check_words(graph: Graph) -> None:
 def _check_word(word: Any) -> None:
     if isinstance(word, Subgraph):
         _check_words(word.graph)
-    elif isinstance(word, tuple) and type(word) in (tuple, _MatrixTransposed):
+    elif isinstance(word, tuple) and type(word) is not Slice and not _means_more(type(word)):
         for part in word:
             _check_word(part)
-    elif not isinstance(word, (Value, DType)) and type(word) not in _LITERALS:
+    elif not isinstance(word, (Value, DType)) and type(word) not in _LITERALS and _means_more(type(word)):
         raise Unsayable(f"has a {type(word).__name__} in its graph, which has no text")
+
+
+def _means_more(kind: type) -> bool:
+    """Whether a class is more than tuples or numbers: some of ours only say what a node is called, for which
+    results have a word of their own.
+    """
+    ours = kind.__module__.startswith("fusegrad.eager.ops.") and kind.__bases__ in ((tuple,), (int,))
+    return kind is not tuple and not (ours and not {*vars(kind)} - _OF_NAMES)
 
 
 def _graph(text: str, sources: Sequence[Data], world: World) -> Graph:

@@ -141,6 +141,8 @@ def _constants(value: Any) -> Any:
 _space_of, _bases_of, _module_of, _qualname_of = (
     vars(type)[name].__get__ for name in ("__dict__", "__mro__", "__module__", "__qualname__")
 )
+# Where functions of ours stand that are not found where they were written, nor by what they say.
+_FACES = ("fusegrad.eager.core.ops", "ops."), ("fusegrad.eager.nn.functional", "")
 _KNOWN = (frozenset(sys.stdlib_module_names) | {"numpy", "fusegrad"}) - {"__main__"}
 # Of these the result, or the order of what is in it, is another one in each process.
 _OWN_ORDER: tuple[Any, ...] = (set, frozenset, hash, id)
@@ -163,6 +165,8 @@ def canonical(value: Any, *names: tuple[Any, Any]) -> Data:
 
 def _named(module: str, name: str) -> Any:
     found: Any = sys.modules.get(module)
+    if module == "fusegrad":  # which has names that come when they are asked for
+        purity.load_public(found, name)
     for part in name.split("."):
         if found is None:
             break
@@ -292,7 +296,7 @@ def _function(world: World, value: FunctionType, number: int) -> Data:
     first = world.first_of_globals(value, number)
     if purity.is_trusted(value) or purity.is_outside_world(value):
         names = (value.__globals__["__name__"], value.__name__), (value.__module__, value.__qualname__)
-        return canonical(value, *names, ("fusegrad.eager.core.ops", f"ops.{value.__name__}"))
+        return canonical(value, *names, *((module, f"{path}{value.__name__}") for module, path in _FACES))
     if owner.__builtins__ is not vars(builtins):
         raise Unsayable(f"calls `{value.__qualname__}`, which has builtin names of its own")
     return ["function", code_digest(value.__code__), first]

@@ -212,7 +212,12 @@ def run_inspect(options: argparse.Namespace) -> None:
     except (OSError, form.Malformed) as error:
         raise UsageError(f"{options.path}: {error}") from error
     print(f"kind     {artefact.kind}")
+    for number, capture in enumerate(artefact.facts.get("captures", ())):
+        print(f"run {number}    of {len(capture['reads'])} reads of {len(capture['facts'])} objects")
+        print(capture["graph"])
     for name, fact in sorted(artefact.facts.items()):
+        if name == "captures":
+            continue
         print(f"{name:8} {', '.join(map(str, fact)) if isinstance(fact, list) else fact}")
     for name, part in artefact.parts.items():
         print(f"part     {name}, {len(part):,} bytes")

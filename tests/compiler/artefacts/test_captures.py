@@ -22,7 +22,9 @@ import pytest
 from kept import runs as kept_runs
 from kept.family import Family
 from kept.mutations import FAMILIES
+from kept.programs import OTHERS, PROGRAM
 
+from fusegrad import cli
 from fusegrad.compiler import learning
 from fusegrad.compiler.artefacts import capture_data, captures, effects, folder, reads, world
 from fusegrad.compiler.artefacts.form import Artefact
@@ -237,21 +239,6 @@ def _of_captures(cache: Path) -> list[Path]:
 
 # What is found is whole, or it is not found.
 
-PROGRAM = """
-w = fg.arange(3.0, requires_grad=True)
-net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-settings = {"scale": 2.0, "ways": [fg.tanh, fg.exp]}
-def helper(x, k=3): return x * k + settings["scale"]
-@jit
-def f(x):
-    y = helper(x)
-    for way in settings["ways"]: y = way(y) * w
-    if x.sum() > -2: y = y + 1
-    return net(y), [y.sum(), {"a": (x, w, 3, "text")}], len(settings)
-calls = [(fg.tensor([0.1, -1.0, 0.2], requires_grad=True),), (fg.tensor([-3.0, -1.0, -9.0],
-requires_grad=True),)]
-"""
-
 
 def test_nothing_is_recorded_where_runs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = kept_runs.eager(PROGRAM, tmp_path)
@@ -261,6 +248,18 @@ def test_nothing_is_recorded_where_runs_are_found(tmp_path: Path, monkeypatch: p
     assert kept_runs.alike(cold.answers, right) and kept_runs.alike(warm.answers, right)
     assert (warm.f.stats.compiled_calls, warm.f.stats.eager_calls, found(warm)) == (2, 0, 2)
     assert "2 runs that earlier processes have recorded" in str(warm.f.explain())
+
+
+@pytest.mark.parametrize("program", OTHERS)
+def test_programs_whose_first_calls_replay(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = kept_runs.eager(OTHERS[program], tmp_path)
+    cold = kept_runs.run(OTHERS[program], tmp_path)
+    assert [entry.not_kept for entry in kept_runs.entries(cold)] == [""]
+    kept_runs.forbid_tracing(monkeypatch)
+    warm = kept_runs.run(OTHERS[program], tmp_path)
+    assert kept_runs.alike(warm.answers, right) and not warm.f.stats.eager_calls
 
 
 def test_nothing_is_recorded_while_a_run_is_compiled_beside_the_program(
@@ -295,6 +294,14 @@ def test_why_a_run_was_recorded_is_told(tmp_path: Path) -> None:
     assert "`helper` is of another kind, or has other code" in str(third.f.explain()).replace(
         " helper ", " `helper` "
     )
+
+
+def test_a_kept_run_can_be_looked_at(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept_runs.run(OTHERS["a loop"], tmp_path)
+    (entry,) = _of_captures(cache)
+    cli.main(["inspect", str(entry)])
+    told = capsys.readouterr().out
+    assert "kind     captures" in told and "def graph(x: f32[300000])" in told and "rolled(" in told
 
 
 def test_several_runs_are_kept_and_found(tmp_path: Path) -> None:

@@ -201,6 +201,10 @@ def _check_words(graph: Graph) -> None:
     if len(names) < len({*named}) or not names.isdisjoint(_TAKEN):
         raise Unsayable("has two values of one name in its graph, or one with a name that is taken")
     for equation in graph.equations:
+        if type(equation.op).__module__.startswith("fusegrad.eager.library."):
+            # What it says of types went into the graph, and nobody has read it.
+            name = equation.op.name.replace("__", "::")
+            raise Unsayable(f"calls an op `{name}` of the program's own")
         if REGISTRY.get(equation.op.name) is not equation.op:
             raise Unsayable(f"has an op `{equation.op.name}` that cannot be found by its name")
         for word in (*equation.inputs, *equation.params.values()):

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from kept.family import NUMBERS, F as _F, Family
 
+_OWN_OP = """
+@fg.library.custom_op("kept::op", mutates_args=())
+def op(x: fg.Tensor) -> fg.Tensor: return fg.from_numpy(x.detach().numpy() {})
+@op.register_fake
+def _(x): return fg.empty_like(x)
+op.register_autograd(lambda ctx, gradient: gradient {})
+@jit
+def f(x): return op(x) + 1
+"""
 FAMILIES = [
+    Family("not kept", "an op `kept::op` of the program's own", _OWN_OP, ("* 2", "* 3", "+ 1")),
     # What objects are.
     Family(
         "function",
@@ -191,7 +201,7 @@ FAMILIES = [
     # What is not kept: sets are in another order in each process.
     Family(
         "not kept",
-        "sets",
+        "makes or meets a set",
         "items = {{}}\n" + _F + "    y = x\n    for item in items: y = y * item\n    return y",
         ("1, 2", "1, 3"),
     ),

@@ -491,6 +491,6 @@ FINISH = Native("fusegrad_finish", lambda: Finishing("fusegrad_finish", 4).funct
 
 def install() -> None:
     """Have native functions do what they know of ops: all, or what is left once there is an array."""
-    for op in REGISTRY.values():
+    for op in [*REGISTRY.values()]:  # another thread may declare some
         if is_plain(op):
             op.finish = FINISH.of(_table(op))

@@ -27,7 +27,7 @@ from fusegrad.compiler.native.ways import (
     value_function,
 )
 from fusegrad.eager.core import large, op as ops_of_eager
-from fusegrad.eager.core.families import Pointwise, Reduction, _OfNumPy, same_number
+from fusegrad.eager.core.families import Pointwise, Reduction, View, _OfNumPy, same_number
 from fusegrad.eager.core.interpreter import counts as reference_counts
 from fusegrad.eager.core.memory_order import AS_OPERANDS, rows
 from fusegrad.eager.core.op import REGISTRY, Op, wrap
@@ -61,7 +61,7 @@ _METHODS: dict[Op, Callable[..., Any]] = {}
 
 def is_run(op: Op) -> bool:
     """Whether the native function knows all that is done for an op."""
-    return not op.view and bool(op.arguments) and is_plain(op)
+    return bool(op.arguments) and is_plain(op)
 
 
 def _words(op: Op) -> list[int]:
@@ -75,7 +75,7 @@ def _words(op: Op) -> list[int]:
         number = id(same_number) if op.one_dtype else 0
         keeps = 2 if op.order is not None else int(op.keeps_order)
         rest = [op.data, keeps, number, int("f" in op.kinds), int(op.takes_int64)]
-    elif evaluate is _OfNumPy.evaluate and isinstance(op, _OfNumPy):
+    elif evaluate in (_OfNumPy.evaluate, View.evaluate) and isinstance(op, _OfNumPy | View):
         function, how = op.numpy, _OF_ARRAYS
     elif evaluate is Reduction.evaluate and isinstance(op, Reduction):
         function, how = _METHODS.setdefault(op, op.reduced), _OF_ARRAYS
@@ -83,7 +83,8 @@ def _words(op: Op) -> list[int]:
         function, how = _METHODS.setdefault(op, op.evaluate), _OF_TENSORS
     dtypes = [*map(id, taken), *[0] * (len(TAKEN) - len(taken))]
     ways = [WAYS.setdefault(op, {}), large.answers, determinism, *_NAMES, NOTHING]
-    return [id(function), how, op.large, lies, op.turns, *rest, *map(id, ways), *dtypes]
+    least = large.NEVER if op.view else op.large  # to look at something large is no work
+    return [id(function), how, least, lies, op.turns, *rest, *map(id, ways), *dtypes]
 
 
 def _table(op: Op) -> np.ndarray:
@@ -375,7 +376,7 @@ _tables: dict[Op, np.ndarray] = {}
 def install() -> None:
     """Have native functions do eager's ops, as far as they know these."""
     recording.install()
-    for op in REGISTRY.values():
+    for op in [*REGISTRY.values()]:  # another thread may declare some
         if is_run(op):
             _tables[op] = _table(op)
             op.run = RUN.of(_tables[op])
@@ -388,7 +389,7 @@ def take_small() -> None:
     """
     if large.answers.kernels is None:
         return
-    for op, table in _tables.items():
+    for op, table in [*_tables.items()]:
         if op.run is not None:
             op.large = 1 if op.large == large.SOME and not op.by_values else op.large
-            table[_LARGE] = op.large
+            table[_LARGE] = large.NEVER if op.view else op.large

@@ -315,6 +315,8 @@ def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
     if type(made) is not Tensor:
         value = made if made is None or op.order is None else op.arranged(made, args, params)
         return evaluate(op, args, params, value)
+    if op.view and _is_untracked_view(made, op, args, params, recording):
+        return made
     if not recording and state.inference:
         mark_inference((made,))
     return made
@@ -370,6 +372,8 @@ class _Natively:
         if self.load is not None and ops and (ops >= WORTH_LOADING or is_loaded):
             load, self.load = self.load, None
             load()
+            if ops >= WORTH_LOADING:
+                large.answers.begin()  # kernels, which native code runs for small arrays, too
 
 
 natively = _Natively()

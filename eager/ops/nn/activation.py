@@ -28,7 +28,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index.repeated import filling
 from fusegrad.eager.ops.inplace import IN_ITS_MEMORY, ONE_OP, inplace
-from fusegrad.eager.ops.pointwise.comparison import at_least, at_most
+from fusegrad.eager.ops.pointwise.comparison import FEW, ZEROS, at_least, at_most
 from fusegrad.eager.ops.pointwise.declare_pointwise import (
     OPERANDS,
     documented,
@@ -125,6 +125,9 @@ relu = public(method=True, inplace=True)(
 
 def _relu_in_memory(x: np.ndarray, out: np.ndarray) -> None:
     """`relu` into the memory of `x`; piece by piece, since NumPy has vectors for that (see `at_least`)."""
+    if x.size <= FEW:
+        np.maximum(ZEROS[x.dtype.char], x, out=x)
+        return
     if x.size <= LARGE or not x.flags.c_contiguous:
         at_least(x, 0, x)
         return

@@ -128,15 +128,15 @@ isfinite = unary(
 def at_least(x: Any, low: Any, out: Any = None) -> Any:
     """`x`, or `low` where it is below that; a zero keeps its own sign beside a zero. out: where to put it."""
     if type(low) in WEAK and not low and x.dtype.char in "fd" and math.copysign(1, low) > 0:
-        if x.size <= _FEW:
-            low = _zero(x.dtype)  # to make that of a number takes as long as all else
+        if x.size <= FEW:
+            low = ZEROS[x.dtype.char]  # to make that of a number takes as long as all else
         elif x.size <= LARGE and x.flags.c_contiguous:
             low = _zeros(x.dtype)[: x.size].reshape(x.shape)  # NumPy has vectors for two arrays alone
     return np.maximum(x, low, out=out) if x.dtype.char == "e" else np.maximum(low, x, out=out)
 
 
 # Up to so many elements NumPy's calls take longer than what they do.
-_FEW = 128
+FEW = 128
 
 
 @functools.cache
@@ -147,9 +147,7 @@ def _zeros(dtype: np.dtype) -> np.ndarray:
     return zeros
 
 
-@functools.cache
-def _zero(dtype: np.dtype) -> np.ndarray:
-    return _zeros(dtype)[0:1].reshape(())
+ZEROS = {char: np.zeros((), char) for char in "fd"}  # which nobody writes into
 
 
 def at_most(x: Any, high: Any) -> Any:
@@ -202,7 +200,7 @@ class _Where(Elementwise):
                 and test.flags.c_contiguous
                 and array.flags.c_contiguous
             ):
-                if array.size > _FEW and math.copysign(1, other) > 0:
+                if array.size > FEW and math.copysign(1, other) > 0:
                     return _kept_bits(test, array, is_first)
                 zero = dtype.type(other)
                 return np.where(test, array, zero) if is_first else np.where(test, zero, array)

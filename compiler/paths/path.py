@@ -213,7 +213,12 @@ def make_path(
     equations = (*_with_hosts(graph.equations, capture.hosts), _BOUNDARY, *backward.equations)
     left = capture.left.values()
     whole = Graph((*inputs, *seeds), equations, (*outputs, *left, *backward.outputs))
-    for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
+    for run in (
+        passes.decompose,
+        passes.simplify,
+        passes.common_subexpressions,
+        passes.written_once,
+    ):
         whole = run(whole)
     if not graph.guards():  # the beginning that paths share has to be the same for all of them
         whole = with_short_axes_apart(whole, kept_between=True)

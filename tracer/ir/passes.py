@@ -8,6 +8,7 @@ from typing import Any
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.dtypes import is_half
 from fusegrad.eager.core.families import Composite
+from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, check
 from fusegrad.tracer.ir.rolled import ROLLED, pruned
@@ -124,6 +125,41 @@ def simplify(graph: Graph) -> Graph:
     return _substituted(graph, kept, same)
 
 
+def same_write(one: Equation, other: Equation) -> bool:
+    """Whether two writes give the same place the same."""
+    sources = one.inputs[1:]
+    return (
+        one.op is other.op
+        and one.params == other.params
+        and not one.params.get("accumulate")
+        and sources == other.inputs[1:]
+        and all(isinstance(source, Value) for source in sources)
+    )
+
+
+@checked
+def written_once(graph: Graph) -> Graph:
+    """Without writes of what was written there just before: `x[i] += y` puts the part back that it changed
+    in its place.
+    """
+    same: dict[Value, Any] = {}
+    makers: dict[Value, Equation] = {}
+    kept = []
+    returned = {v for v in graph.outputs if isinstance(v, Value)}
+    for original in graph.equations:
+        equation = _rewired(original, same)
+        if equation.op.name in ("put", "assign"):
+            into = equation.inputs[0]
+            before = makers.get(into) if isinstance(into, Value) else None
+            again = before is not None and same_write(before, equation)
+            if again and not (into in returned and equation.output in returned):
+                same[equation.output] = into
+                continue
+            makers[equation.output] = equation
+        kept.append(equation)
+    return _substituted(graph, kept, same)
+
+
 def _identity(equation: Equation) -> Value | None:
     """The input that the equation's output equals in every element, if there is one."""
     name = equation.op.name
@@ -131,6 +167,8 @@ def _identity(equation: Equation) -> Value | None:
         return equation.inputs[0]
     if name in ("rewritten", "overwritten"):
         return equation.inputs[1]
+    if name in ("getitem", "assign") and _is_whole(equation):
+        return equation.inputs[-1]
     unchanged = len(equation.outputs) == 1 and equation.inputs and isinstance(equation.inputs[0], Value)
     if (
         unchanged
@@ -150,7 +188,19 @@ def _identity(equation: Equation) -> Value | None:
     return None
 
 
-PASSES = (decompose, simplify, common_subexpressions, dead_code)
+def _is_whole(equation: Equation) -> bool:
+    """Whether all is read, or written, as it is."""
+    *_, source = equation.inputs
+    if not isinstance(source, Value) or source.type != equation.output.type:
+        return False
+    index = equation.params["index"]
+    return len(index) == len(source.shape) and all(
+        isinstance(entry, Slice) and entry == Slice(0, n, 1)
+        for entry, n in zip(index, source.shape, strict=True)
+    )
+
+
+PASSES = (decompose, simplify, common_subexpressions, written_once, dead_code)
 
 
 def optimise(graph: Graph) -> Graph:

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.dtypes import int64
 from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import REGISTRY, Op, Params
 from fusegrad.eager.core.shared import owner
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.index.take_and_put import PUT, SELECT_AT
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.values import Strong
 
@@ -27,6 +29,8 @@ Emit = Callable[[Op, tuple[Any, ...], Params], Value]
 
 
 _REWRITTEN, _DETACH = REGISTRY["rewritten"], REGISTRY["detach"]
+_UNFOLD, _PERMUTE, _RESHAPE = (REGISTRY[name] for name in ("unfold", "permute", "reshape"))
+_ADD, _ARANGE = REGISTRY["add"], REGISTRY["arange"]
 
 
 class Unfollowed(Exception):
@@ -39,10 +43,61 @@ class Unfollowed(Exception):
         self.kind = kind
 
 
+class Viewed:
+    """How an array lies in another one: by a view op."""
+
+    def __init__(self, op: View, params: Params) -> None:
+        self.op, self.params = op, params
+        self.name, self.can_put = op.name, op.put is not None
+
+    def take(self, emit: Emit, value: Value) -> Value:
+        """What the array holds when the other one holds `value`."""
+        return emit(self.op, (value,), self.params)
+
+    def put(self, emit: Emit, before: Value, value: Value) -> Value:
+        """What the other one holds, `before` so far, when this one has been given `value`."""
+        assert self.op.put is not None
+        op, keeps, params = self.op.put(before.type, **self.params)
+        return emit(op, (before, value) if keeps else (value,), params)
+
+
+class Chosen:
+    """The same where a number that a value holds says which part it is: along `dim` one element, without that
+    dimension, or the `length` that begin there.
+    """
+
+    name, can_put = SELECT_AT.name, True
+
+    def __init__(self, index: Any, dim: int, length: int = 0) -> None:
+        self.index, self.dim, self.length = index, dim, length
+
+    def take(self, emit: Emit, value: Value) -> Value:
+        """See `Viewed`."""
+        if not self.length:
+            return emit(SELECT_AT, (value, self.index), {"dim": self.dim})
+        windows = emit(_UNFOLD, (value,), {"dim": self.dim, "size": self.length, "step": 1})
+        chosen = emit(SELECT_AT, (windows, self.index), {"dim": self.dim})
+        order = [*range(len(value.shape) - 1)]
+        order.insert(self.dim, len(value.shape) - 1)
+        return emit(_PERMUTE, (chosen,), {"dims": tuple(order)})
+
+    def put(self, emit: Emit, before: Value, value: Value) -> Value:
+        """See `Viewed`."""
+        index = self.index
+        if self.length:
+            params = {"shape": (self.length,), "start": 0, "step": 1, "dtype": int64}
+            index = emit(_ADD, (index, emit(_ARANGE, (), params)), {})
+        else:
+            index = emit(_RESHAPE, (index,), {"shape": (1,)})
+            shape = (*value.shape[: self.dim], 1, *value.shape[self.dim :])
+            value = emit(_RESHAPE, (value,), {"shape": shape})
+        return emit(PUT, (before, value, index), {"dim": self.dim, "accumulate": False})
+
+
 class Known:
     """An array that the run has seen, and the value that it holds.
 
-    parent: what it is a view of, by `op` and `params`; seen: the parent's value that `value` was
+    parent: what it is a view of, and `way` how; seen: the parent's value that `value` was
     taken of. outside: whether it was there before the run; original: the value that it held at first.
     apart: whether it is off the graph, whatever its parent is: a detached alias, or made under no_grad.
     is_chosen: whether the graph does not know of what memory it is a part, as values choose that; or nobody
@@ -54,14 +109,13 @@ class Known:
     __slots__ = (
         "apart",
         "is_chosen",
-        "op",
         "original",
         "outside",
-        "params",
         "parent",
         "reference",
         "seen",
         "value",
+        "way",
     )
 
     def __init__(
@@ -69,14 +123,13 @@ class Known:
         reference: Callable[[], np.ndarray | None],
         value: Value,
         parent: Known | None = None,
-        op: Any = None,
-        params: Any = None,
+        way: Any = None,
     ) -> None:
         self.reference, self.value, self.original = reference, value, value
-        self.parent, self.op, self.params, self.outside = parent, op, params, False
+        self.parent, self.way, self.outside = parent, way, False
         self.is_chosen = False
         self.seen = None if parent is None else parent.value
-        self.apart = parent is not None and (op.name == "detach" or not state.grad_enabled)
+        self.apart = parent is not None and (way.name == "detach" or not state.grad_enabled)
 
     @property
     def array(self) -> np.ndarray:
@@ -164,9 +217,17 @@ class Memory:
         """Note that an array holds a value, and whether it is a view of `source`."""
         parent = self.find(source)
         if parent is not None and isinstance(op, View) and _shares(array, source):
-            self._note(array, Known(self._while_it_lives(array), value, parent, op, params))
+            self._note(array, Known(self._while_it_lives(array), value, parent, Viewed(op, params)))
         else:
             self.define(array, value)
+
+    def part(self, array: np.ndarray, value: Value, source: np.ndarray, way: Chosen) -> None:
+        """Note that an array holds a value, and that it is a part of `source` that a number chooses."""
+        parent = self.find(source)
+        if parent is None:
+            self.define(array, value, is_chosen=True)
+        else:
+            self._note(array, Known(self._while_it_lives(array), value, parent, way))
 
     def _note(self, array: np.ndarray, known: Known) -> None:
         self._known[id(array)] = known
@@ -202,7 +263,7 @@ class Memory:
         if known.parent is not None:
             value = self.current(known.parent)
             if value is not known.seen:
-                taken = self._emit(known.op, (value,), known.params)
+                taken = known.way.take(self._emit, value)
                 if known.apart:
                     self._tracked.discard(taken)
                     if known.value in self._tracked:
@@ -243,17 +304,16 @@ class Memory:
                 raise Unfollowed("writes into memory that two tensors share", "positions" if chosen else "")
         chain = [known]
         while chain[-1].parent is not None:
-            if chain[-1].op.put is None:
-                raise Unfollowed(f"writes into a view that {chain[-1].op.name}() gave")
+            if not chain[-1].way.can_put:
+                raise Unfollowed(f"writes into a view that {chain[-1].way.name}() gave")
             chain.append(chain[-1].parent)
         befores = [self.current(k) for k in chain]
         chain[0].value = value
         for view, parent, viewed, before in zip(chain, chain[1:], befores, befores[1:], strict=False):
-            op, keeps, params = view.op.put(before.type, **view.params)
             # An alias that was taken off the graph may be on it by its own writes: those are unseen as well.
             apart = view.apart or viewed not in self._tracked
             unseen = before in self._tracked and apart
-            value = self._emit(op, (before, value) if keeps else (value,), params)
+            value = view.way.put(self._emit, before, value)
             if unseen:
                 # Through a view off the graph: autograd does not see the write.
                 value = self._emit(_REWRITTEN, (before, value), {})

@@ -26,6 +26,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.eager.ops.shape.slicing import basic_index
 from fusegrad.tracer.ir.graph import GUARD, Equation, Value
+from fusegrad.tracer.record.memory import Chosen
 
 if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
@@ -209,13 +210,9 @@ class Ranges:
         found: Tensor = recorder.later.run(
             REGISTRY["getitem"], (x,), {"index": basic_index(entries, x.array.shape)}
         )
-        by = {"dim": dim, "size": length, "step": 1}
-        windows = recorder.emit(REGISTRY["unfold"], (recorder.value_of(x),), by)
-        chosen = recorder.emit(SELECT_AT, (windows, recorder.value_of(index)), {"dim": dim})
-        order = [*range(x.array.ndim - 1)]
-        order.insert(dim, x.array.ndim - 1)
-        value = recorder.emit(REGISTRY["permute"], (chosen,), {"dims": tuple(order)})
-        recorder.memory.define(found.array, value, is_chosen=True)
+        way = Chosen(recorder.value_of(index), dim, length)
+        value = way.take(recorder.emit, recorder.value_of(x))
+        recorder.memory.part(found.array, value, x.array, way)
         return found
 
     def finish(self) -> None:

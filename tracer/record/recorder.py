@@ -33,7 +33,7 @@ from fusegrad.tracer.record.doors import Doors
 from fusegrad.tracer.record.draws import draw
 from fusegrad.tracer.record.graph_changes import GraphChanges
 from fusegrad.tracer.record.later import Later, never_fit
-from fusegrad.tracer.record.memory import Memory, Unfollowed, shares_memory
+from fusegrad.tracer.record.memory import Chosen, Memory, Unfollowed, shares_memory
 from fusegrad.tracer.record.ranges import Ranges
 from fusegrad.tracer.record.references import note_operands
 from fusegrad.tracer.record.scalars import Doubles, Scalars
@@ -217,10 +217,12 @@ class Recorder(Interpreter):
             array, value = tensor.array, Value(self._fresh(), array_type(tensor.array))
             if op.view:
                 self.memory.view(array, value, args[0].array, op, params)
+            elif chooses:
+                self.memory.part(array, value, args[0].array, Chosen(inputs[1], params["dim"]))
             else:
-                if not chooses and shares_memory(array, args):
+                if shares_memory(array, args):
                     self.effect(f"{op.name} gave memory of its input, which no view op did")
-                self.memory.define(array, value, is_chosen=chooses)
+                self.memory.define(array, value)
             if tensor.needs_grad:
                 self.tracked.add(value)
             made.append(value)

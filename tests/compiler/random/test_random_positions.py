@@ -32,7 +32,10 @@ STATEMENTS = [
     "{x}[{index}].mul_({k})", "a = a * {x}[{n}]", "a = a + {y}; c = {x} * 1", "held.n = held.n + 1",
     "if {n} > 3: a = a * 0.5", "cache[i] = a[0]", "cache[:, i % 4] = a[:, 1]", "out.append({x}[{index}])",
     "mask = fg.arange(12) <= {n}; a = a * mask[:, None]", "for k in range(2): a = a + cache[i + k]",
-    "with fg.no_grad(): cache[i : i + 2] = a[:2]",
+    "with fg.no_grad(): cache[i : i + 2] = a[:2]", "r = {x}[{index}]; r += {k}; a = a + r.mean()",
+    "r = {x}[{index}]; {y}[{n}] = {k}; a = a + r.sum()", "{x}[{index}] *= {k}; a = a + {y}[{index}].mean()",
+    "r = {x}[{index}]; s = {x}[{n}]; r.mul_({k}); a = a + s.sum(); s += 1; a = a * r.mean()",
+    "{x}[{n}][1:] += {y}[{n}][:-1]", "out.append({x}[{n}]); {x}[{n}] -= {k}",
 ]  # fmt: skip
 
 

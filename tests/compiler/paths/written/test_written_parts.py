@@ -12,6 +12,8 @@ from planted import finds
 import fusegrad as fg
 from fusegrad.compiler.lower import partial_writes
 from fusegrad.compiler.program import donation
+from fusegrad.tracer.ir import passes
+from fusegrad.tracer.record import memory
 
 pytestmark = pytest.mark.usefixtures("answered")
 
@@ -141,6 +143,43 @@ def _added(c: Any, k: Any, p: int, t: Any) -> Any:
     return c.sum()
 
 
+def _added_there(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[:, p] += k
+    return c.sum()
+
+
+def _scaled_rows(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[:, p : p + 2] *= 1.5
+    return c.mean()
+
+
+def _in_a_part(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[0, p] -= k[0]
+    c[1][p].mul_(2)
+    return c.sum(1)
+
+
+def _kept_part(c: Any, k: Any, p: int, t: Any) -> Any:
+    part = c[:, p]
+    part += k
+    c[0, 3] = k[1]
+    return part * 2, c.sum()
+
+
+def _part_written_over(c: Any, k: Any, p: int, t: Any) -> Any:
+    part, other = c[0, p], c[0, 7]
+    c[0, p] = k[0]
+    c[0, 7] = k[1]
+    return part + other
+
+
+def _two_parts(c: Any, k: Any, p: int, t: Any) -> Any:
+    part, rows = c[:, p], c[:, p - 1 : p + 1]
+    part *= 2
+    rows += 1
+    return part.sum(), rows * 3
+
+
 FUNCTIONS = [value for name, value in [*globals().items()] if name.startswith("_") and name != "_put"]
 FUNCTIONS = [_put, *(f for f in FUNCTIONS if callable(f) and f.__module__ == __name__)]
 
@@ -208,6 +247,27 @@ def test_checks_that_come_too_late_are_found(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(writing_leaf, "checks_apart", dropped)
     assert _is_found(_a_number)
+
+
+def test_parts_that_do_not_come_back_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written into a part that a number chose stays there."""
+    monkeypatch.setattr(memory.Chosen, "put", lambda way, emit, before, value: before)
+    assert _is_found(_in_a_part)
+
+
+def test_parts_that_stay_what_they_were_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is not taken anew when what it is a part of was written."""
+    monkeypatch.setattr(memory.Known, "is_current", lambda known: True)
+    current = memory.Memory.current
+    stale = lambda self, known: known.value if isinstance(known.way, memory.Chosen) else current(self, known)  # noqa: E731
+    monkeypatch.setattr(memory.Memory, "current", stale)
+    assert _is_found(_part_written_over)
+
+
+def test_writes_of_something_else_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second write at a place is taken for the first one."""
+    monkeypatch.setattr(passes, "same_write", lambda one, other: True)
+    assert _is_found(_two_of_them)
 
 
 def test_parts_at_other_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,15 +209,14 @@ class Recorder(Interpreter):
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in given)
         if self.operands is not None:
             note_operands(self.operands, inputs, given)
-        chooses = op is SELECT_AT
-        result = self.ranges.chosen(args, params) if chooses else self.later.run(op, args, params)
+        result = self.ranges.chosen(args, params) if op is SELECT_AT else self.later.run(op, args, params)
         self.allowance.goes_on()
         made = []
         for tensor in result if type(result) is tuple else (result,):
             array, value = tensor.array, Value(self._fresh(), array_type(tensor.array))
             if op.view:
                 self.memory.view(array, value, args[0].array, op, params)
-            elif chooses:
+            elif op is SELECT_AT:
                 self.memory.part(array, value, args[0].array, Chosen(inputs[1], params["dim"]))
             else:
                 if shares_memory(array, args):

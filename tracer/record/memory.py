@@ -308,6 +308,11 @@ class Memory:
                 raise Unfollowed(f"writes into a view that {chain[-1].way.name}() gave")
             chain.append(chain[-1].parent)
         befores = [self.current(k) for k in chain]
+        if not self._tracked.isdisjoint((value, *befores)) and any(
+            isinstance(k.way, Chosen) for k in on.get(root, {}).values()
+        ):
+            # Eager's nodes, from which what is derived in the run comes, know the numbers.
+            raise Unfollowed("writes into memory on the graph of which a number chose a part", "positions")
         chain[0].value = value
         for view, parent, viewed, before in zip(chain, chain[1:], befores, befores[1:], strict=False):
             # An alias that was taken off the graph may be on it by its own writes: those are unseen as well.

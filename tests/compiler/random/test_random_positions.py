@@ -35,6 +35,7 @@ STATEMENTS = [
     "with fg.no_grad(): cache[i : i + 2] = a[:2]", "r = {x}[{index}]; r += {k}; a = a + r.mean()",
     "r = {x}[{index}]; {y}[{n}] = {k}; a = a + r.sum()", "{x}[{index}] *= {k}; a = a + {y}[{index}].mean()",
     "r = {x}[{index}]; s = {x}[{n}]; r.mul_({k}); a = a + s.sum(); s += 1; a = a * r.mean()",
+    "r = {x}[{index}]; r += a.mean(); a = a + r.sum()", "cache[{n}] += a[0]; a = a + cache[{m0}].sum()",
     "{x}[{n}][1:] += {y}[{n}][:-1]", "out.append({x}[{n}]); {x}[{n}] -= {k}",
 ]  # fmt: skip
 
@@ -53,7 +54,9 @@ def source(seed: int) -> tuple[str, bool]:
         n = number()
         index = index.format(n=f"({n})", m=f"({number()}) % {WIDTH}")
         x, y = draw.choice(["a", "cache", "c"]), draw.choice(["a", "cache", "c"])
-        lines.append(line.format(index=index, n=n, x=x, y=y, k=draw.choice(["1.5", "2", "i", "0.25"])))
+        lines.append(
+            line.format(index=index, n=n, x=x, y=y, m0=number(), k=draw.choice(["1.5", "2", "i", "0.25"]))
+        )
     body = "\n    ".join(lines)
     return (
         "def function(a, c, i, t):\n    out, a = [], a * 1\n    j = random.randint(0, 6)\n"
@@ -121,6 +124,7 @@ def test_random_positions(seed: int) -> None:
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices from behind count as those from the begin."""
     monkeypatch.setattr(positions.operator, "ge", lambda a, b: True, raising=False)
+    monkeypatch.setitem(globals(), "STATEMENTS", STATEMENTS[:17])  # of which more read windows
     assert random_functions.differing(check, range(200))
 
 

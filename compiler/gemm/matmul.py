@@ -10,6 +10,7 @@ threads of the one pool take.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -25,7 +26,7 @@ from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.scalar import short_name
 from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.compiler.llvm.ir_writer import Writer
-from fusegrad.compiler.llvm.target import host
+from fusegrad.compiler.llvm.target import Target, host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
@@ -133,7 +134,7 @@ def own_text(symbol: str, dtype: np.dtype, blocks: Iterable[Sequence[int]]) -> s
 def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[Tile]:
     """The tiles of a product, in any of its parts."""
     parts = [block[PART], block[M if block[BY_ROWS] else N] - block[PART] * (block[PARTS] - 1)]
-    sizes = [(part, block[N]) if block[BY_ROWS] else (block[M], part) for part in parts]
+    sizes = {(part, block[N]) if block[BY_ROWS] else (block[M], part) for part in parts}
     return {tile for m, n in sizes for tile in matmul_kernel.tiles_for(m, n, short_name(dtype), host())}
 
 
@@ -336,6 +337,20 @@ def product_block(
 
     places: slot and byte offset of the memory of x, y and the result.
     """
+    found = _unplaced_block(x, y, itemsize, host(), threads.cores())
+    if found is None:
+        return None
+    block = [*found]
+    for at, (slot, start) in zip((A, B, C), places, strict=True):
+        block[at], block[at + 1] = slot, block[at + 1] + start
+    return block
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _unplaced_block(x: Layout, y: Layout, itemsize: int, target: Target, cores: int) -> list[int] | None:
+    """See `product_block`, for memory that begins at 0. Layers have the same products, and most of them are
+    the same for all sizes of a program. target, cores: of this machine, which decide with the sizes.
+    """
     x, y = _rows_together(as_matrix(x, True), as_matrix(y, False))
     left, right = _matrix(x, itemsize), _matrix(y, itemsize)
     if left is None or right is None:
@@ -346,11 +361,11 @@ def product_block(
         return None
     counts, folded_steps = folded
     block = [m, n, k, *counts, *_division(m, n, k, counts[0] * counts[1], bool(right[1]))]
-    for layout, (leading, transposed, _), (slot, start), (s0, s1) in zip(
-        (x, y), (left, right), places[:2], folded_steps[:2], strict=True
+    for layout, (leading, transposed, _), (s0, s1) in zip(
+        (x, y), (left, right), folded_steps[:2], strict=True
     ):
-        block += [slot, start + layout.offset * itemsize, leading, transposed, s0, s1]
-    block += [places[2][0], places[2][1], n, 0, *folded_steps[2]]
+        block += [0, layout.offset * itemsize, leading, transposed, s0, s1]
+    block += [0, 0, n, 0, *folded_steps[2]]
     if block[PARTS] > 1 and right[1] and not _is_tiled(block):
         _divide_unpacked(block)
     return block

@@ -7,6 +7,7 @@ multiplied with a row of the right one, of which a strip is packed where many ro
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -64,7 +65,8 @@ def _widths(target: Target) -> list[int]:
     return sorted({tile.vectors for tile in all_tiles(target)})
 
 
-def tiles_for(rows: int, columns: int, dtype: str, target: Target) -> set[Tile]:
+@functools.lru_cache(maxsize=1 << 12)
+def tiles_for(rows: int, columns: int, dtype: str, target: Target) -> frozenset[Tile]:
     """The tiles of a product with so many rows and columns: for whole strips of columns, and for the rest."""
     widths, lanes = _widths(target), target.lanes(DTYPES[dtype].size)
     narrow, wide = (vectors * lanes for vectors in widths[-2:])
@@ -75,7 +77,7 @@ def tiles_for(rows: int, columns: int, dtype: str, target: Target) -> set[Tile]:
         vectors = next(v for v in widths if v * lanes >= strip)
         alike = [tile for tile in all_tiles(target) if tile.vectors == vectors]
         found.add(alike[-1] if rows >= TALL else alike[0])
-    return found
+    return frozenset(found)
 
 
 def short(tiles: Collection[Tile]) -> set[Tile]:

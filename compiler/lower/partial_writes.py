@@ -29,7 +29,8 @@ from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
 # How often a part goes through memory where it is written, as what is written is made before; and a whole.
-OF_PART, OF_WHOLE = 3, 2
+# What reads other places of what is written has to be made before in either case.
+OF_PART, OF_WHOLE, OF_MADE = 3, 2, 2
 
 
 class _Part(NamedTuple):
@@ -84,9 +85,36 @@ class _Finder:
                 return {}
             found[value] = written
             value = written[0]
-        works = (math.prod(part.shape) for _, part in found.values())
-        whole = math.prod(target.shape)
-        return found if OF_PART * sum(works) < OF_WHOLE * whole else {}
+        states, by_parts, as_whole = {target, *found}, 0, OF_WHOLE * math.prod(target.shape)
+        for _, part in found.values():
+            size = math.prod(part.shape)
+            by_parts += OF_PART * size
+            as_whole += OF_MADE * size * self._reads_elsewhere(part, states)
+        return found if by_parts < as_whole else {}
+
+    def _reads_elsewhere(self, part: _Part, states: set[Value]) -> bool:
+        """Whether what is written, as far as it is one computation, reads other places of the memory in which
+        `states` lie one after the other than the same ones.
+        """
+        pending, seen = [part.source], {part.source}
+        while pending:
+            value = pending.pop()
+            maker = self.makers.get(value)
+            if value in states:
+                return True
+            if maker is None or maker.op.family in ("reduction", "contraction"):
+                continue
+            if maker.op.name == "getitem" and {*maker.values()} <= states:
+                (x,) = maker.values()
+                if (
+                    None in maker.params["index"]
+                    or _at(value, x.shape, maker.params["index"]).where != part.where
+                ):
+                    return True
+                continue
+            pending += [v for v in maker.values() if v not in seen]
+            seen.update(maker.values())
+        return False
 
     def _write(self, value: Value) -> tuple[Value, _Part] | None:
         """What a value is, but for a part of it, and that part."""

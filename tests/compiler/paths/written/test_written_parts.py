@@ -180,6 +180,41 @@ def _two_parts(c: Any, k: Any, p: int, t: Any) -> Any:
     return part.sum(), rows * 3
 
 
+def _stencil(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[1:-1, 1:-1] += 0.1 * (c[2:, 1:-1] + c[:-2, 1:-1] - 2 * c[1:-1, 1:-1]) * k[0]
+    return c.sum()
+
+
+def _shifted(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[:, 1:] = c[:, :-1].clone()
+    c[:, 0] = k
+    return c.sum(0)
+
+
+def _most_of_it(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[:, 1:-1] += k[:, None]
+    return c.sum()
+
+
+def _less_its_mean(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[1:] -= c.mean()
+    c[:, 2:] += k.sum()
+    return c.sum()
+
+
+def _of_the_whole(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[2:-1] = (c * k[0])[1:-2]
+    return c.sum()
+
+
+def _over_and_over(c: Any, k: Any, p: int, t: Any) -> Any:
+    c[2:9] = 3.0
+    c[1:10] += k[0]
+    c[1:10] *= 2.0
+    c[2:9] -= c[3:10] * 0.5
+    return c.sum()
+
+
 FUNCTIONS = [value for name, value in [*globals().items()] if name.startswith("_") and name != "_put"]
 FUNCTIONS = [_put, *(f for f in FUNCTIONS if callable(f) and f.__module__ == __name__)]
 
@@ -280,6 +315,38 @@ def test_what_two_states_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A memory that is read before and after a write is written all the same."""
     monkeypatch.setattr(donation._Order, "has_read", lambda order, states: True)
     assert _is_found(_both)
+
+
+def _steps(called: Any) -> list[str]:
+    """What the steps of a function's only path are."""
+    return [line.strip() for line in str(called.explain()).splitlines() if "forward" in line]
+
+
+def test_a_part_that_is_written_twice_is_written_once() -> None:
+    """`x[1:] += 1` is a write of what the part has become, and another of the same part."""
+
+    @fg.jit
+    def step(x: Any) -> None:
+        x[10:-10] += 1.5
+
+    x = fg.zeros(100, 100)
+    for _ in range(4):
+        step(x)
+    assert x[10:-10].sum() == 80 * 100 * 6 and x.sum() == x[10:-10].sum()
+    assert len(_steps(step)) == 1, step.explain()
+
+
+def test_what_reads_other_places_is_written_where_it_lies() -> None:
+    """It is made before in any case; the rest of the tensor is not copied."""
+
+    @fg.jit
+    def step(x: Any) -> None:
+        x[1:-1] += x[2:] + x[:-2]
+
+    x = fg.ones(100, 100)
+    for _ in range(4):
+        step(x)
+    assert ["loop nest: write" in line for line in _steps(step)] == [False, True], step.explain()
 
 
 def test_places_in_large_tensors_are_followed() -> None:

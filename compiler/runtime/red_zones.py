@@ -207,8 +207,9 @@ class _Zones:
         table = pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
         place = ctypes.c_void_p.from_address(table + 8 * _SET_HANDLER).value
         self.set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(place or 0)
-        # Arrays that go when the process ends are freed by it, whatever has gone before.
-        python.Py_IncRef(ctypes.py_object(self))
+        # Arrays that go when the process ends are freed by all this, whatever has gone before.
+        for needed in (self, _known, _untouched, llvm_jit._engine()):
+            python.Py_IncRef(ctypes.py_object(needed))
 
 
 @functools.cache

@@ -33,6 +33,7 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
+from fusegrad.eager.core.interpreter import instructions
 from fusegrad.eager.core.op import REGISTRY, Op
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.stand_in import has_values
@@ -117,7 +118,7 @@ def code_digest(code: CodeType) -> str:
     found = hashlib.sha256()
     parts = (
         code.co_qualname, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
-        code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+        instructions(code), code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
         code.co_exceptiontable, code.co_firstlineno, code.co_linetable, _constants(code.co_consts),
     )  # fmt: skip
     found.update(repr(parts).encode())

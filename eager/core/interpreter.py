@@ -116,3 +116,8 @@ def rebound(code: CodeType) -> set[str]:
 def is_raise(code: CodeType, offset: int) -> bool:
     """Whether the instruction there is that of a `raise` or an `assert`."""
     return dis.opname[code.co_code[offset]] == "RAISE_VARARGS"
+
+
+def instructions(code: CodeType) -> bytes:
+    """The instructions of a function as this interpreter has them, to be compared with others of its own."""
+    return code.co_code

@@ -151,6 +151,7 @@ def at_op(number: int, error: type[BaseException]) -> Iterator[Callable[[], bool
     with pytest.MonkeyPatch.context() as patch:
         for op in REGISTRY.values():
             patch.setitem(vars(op), "evaluate", failing(op))
+            patch.setitem(vars(op), "run", None)  # natively not all of them are asked
         yield lambda: bool(happened)
 
 

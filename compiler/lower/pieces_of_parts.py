@@ -26,8 +26,12 @@ def _full_index(index: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
     return [*index, *(Slice(0, n, 1) for n in shape[given:])]
 
 
-def part_links(equation: Equation, part: int, index: Sequence[Any]) -> Links:
-    """Of an op whose result is an operand at an index. part: the number of that operand."""
+def part_links(equation: Equation, part: int, index: Sequence[Any]) -> Links | None:
+    """Of an op whose result is an operand at an index. part: the number of that operand. None where numbers
+    that are not known yet are in the index.
+    """
+    if not all(type(n) is int for e in index if e is not None for n in (e if isinstance(e, Slice) else (e,))):
+        return None
     made, value = equation.output, equation.inputs[part]
     entries = _full_index(index, made.shape)
     extra = sum(not isinstance(e, int) for e in entries) - len(value.shape)

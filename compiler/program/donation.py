@@ -141,7 +141,9 @@ def checks_apart(program: Any, guards: Sequence[Value]) -> Graph | None:
     """The graph of the program's checks, which it has no more, and of these outputs, which nobody needs of it
     any more; None, and nothing changes, where that is more work than to write what it writes elsewhere.
     """
-    made_by, pending = program.sources.producer, [*program.checks, *guards]
+    # Not of the steps, in which some equations compute anew what others have.
+    made_by = {v: equation for equation in program.graph.equations for v in equation.outputs}
+    pending = [*program.checks, *guards]
     targets, worth = tuple(pending), sum(math.prod(target.shape) for target in {*program.into.values()})
     needed: set[int] = set()
     inputs: set[Value] = set()

@@ -308,9 +308,7 @@ class Memory:
                 raise Unfollowed(f"writes into a view that {chain[-1].way.name}() gave")
             chain.append(chain[-1].parent)
         befores = [self.current(k) for k in chain]
-        if not self._tracked.isdisjoint((value, *befores)) and any(
-            isinstance(k.way, Chosen) for k in on.get(root, {}).values()
-        ):
+        if not self._tracked.isdisjoint((value, *befores)) and self._has_chosen_parts(root, array):
             # Eager's nodes, from which what is derived in the run comes, know the numbers.
             raise Unfollowed("writes into memory on the graph of which a number chose a part", "positions")
         chain[0].value = value
@@ -323,6 +321,18 @@ class Memory:
                 # Through a view off the graph: autograd does not see the write.
                 value = self._emit(_REWRITTEN, (before, value), {})
             parent.value = view.seen = value
+
+    def _has_chosen_parts(self, root: Known, array: np.ndarray) -> bool:
+        """Whether somebody holds a part of this memory that a number chose."""
+
+        def any_of_them() -> bool:
+            held = self._on.get(_memory(array), {}).get(root, {})
+            return any(isinstance(known.way, Chosen) for known in held.values())
+
+        if not any_of_them():
+            return False
+        self.let_go()
+        return any_of_them()
 
 
 def _sharing(on: dict[Known, dict[int, Known]], root: Known, array: np.ndarray) -> list[Known]:

@@ -168,7 +168,10 @@ class _Running(Finishing):
             f.let_go(key)
             self._decline_unless(~found.is_null)
             way = f.tuple_items(found).load("ptr")
-            with f.if_(way != f.object("none")):
+            is_known = f.variable(way != f.object("none")).value
+            # Python runs what native code cannot: programs of several tasks, and of other memory.
+            self._decline_unless(is_known | (size < large.SOME))
+            with f.if_(is_known):
                 value.set(self._run(way, operands))
         return value.value
 

@@ -102,3 +102,18 @@ def test_they_stay_off_where_bits_are_to_be_numpys() -> None:
         assert np.array_equal(fg.softmax(x, 1).numpy(), op.evaluate((x,), {"dim": 1}))
     finally:
         fg.set_eager_kernels(True)
+
+
+def test_kernels_that_native_code_cannot_run_are_asked_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy was asked instead: gelu of 1,000 x 1,000 took 12 ms where its kernel takes 0.2."""
+    x, ran = fg.rand(1000, 1000), []
+    for _ in range(2):
+        for _ in range(4):
+            made = F.gelu(x)
+        fg.wait_for_eager_kernels()
+    run = eager_kernels._Known.run
+    monkeypatch.setattr(
+        eager_kernels._Known, "run", lambda known, args: ran.append(known) or run(known, args)
+    )
+    np.testing.assert_allclose(F.gelu(x).numpy(), made.numpy(), 1e-5, 1e-6)
+    assert len(ran) == 1

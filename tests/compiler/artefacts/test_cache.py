@@ -29,16 +29,6 @@ SAMPLE = Artefact("machine code", {"symbols": ["f"]}, {"object": b"code" * 100})
 KEY, OTHER = "0" * 64, "1" * 64
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the test's own."""
-    path = tmp_path / "cache"
-    monkeypatch.setenv(folder.SETTING, str(path))
-    monkeypatch.setattr(folder, "_told", False)
-    monkeypatch.setattr(llvm_jit, "_found", {})
-    return path
-
-
 @pytest.fixture
 def told() -> Iterator[list[warnings.WarningMessage]]:
     with warnings.catch_warnings(record=True) as found:

@@ -29,7 +29,6 @@ from fusegrad.compiler import learning
 from fusegrad.compiler.artefacts import capture_data, captures, effects, folder, reads, world
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.base import background
-from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.tracer.capture.captured import Capture, Left, Output
 from fusegrad.tracer.ir.graph import print_graph
 from fusegrad.tracer.ir.text import parse_graph
@@ -37,16 +36,6 @@ from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.reads import Read
 
 KEPT = [family for family in FAMILIES if family.kind != "not kept"]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the test's own."""
-    path = tmp_path / "cache"
-    monkeypatch.setenv(folder.SETTING, str(path))
-    monkeypatch.setattr(folder, "_told", False)
-    monkeypatch.setattr(llvm_jit, "_found", {})
-    return path
 
 
 def emptied(cache: Path) -> None:

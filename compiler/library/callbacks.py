@@ -11,12 +11,13 @@ import numpy as np
 
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.library import driver
-from fusegrad.compiler.library.plan import Plan, plan
+from fusegrad.compiler.library.parts import native
 from fusegrad.compiler.llvm.llvm_jit import Module
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export.api import captured
 from fusegrad.tracer.export.files import ExportError
+from fusegrad.tracer.export.ways import branching_program
 from fusegrad.tracer.ir.graph import Value
 
 # What numbers are that are given and come back by value: in LLVM IR, and in ctypes.
@@ -71,11 +72,13 @@ def cfunc(function: Callable[..., Any], example_args: Any) -> CFunction:
     '0.334512'
     """
     given = (example_args,) if isinstance(example_args, (Tensor, float, int)) else tuple(example_args)
-    program = captured(function, tuple(_tensor(argument) for argument in given), None)
-    planned = plan(program)
-    text = driver.text(_NAME, planned, program.data)
-    values = [*program.arguments, *(result.value for result in planned.results)]
-    single = len(planned.results) == 1 and all(
+    program = captured(
+        function, tuple(_tensor(argument) for argument in given), None, None, branching_program
+    )
+    made = native(program)
+    text = driver.text(_NAME, made, program.data)
+    values = [*program.arguments, *made.part.outputs]
+    single = len(made.part.outputs) == 1 and all(
         not value.shape and value.dtype.name in _NUMBERS for value in values
     )
     if single:
@@ -86,7 +89,7 @@ def cfunc(function: Callable[..., Any], example_args: Any) -> CFunction:
     else:
         kind, named = (
             ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(values)),
-            _pointers(planned, values),
+            _pointers(values, len(program.arguments)),
         )
     entry = f"{_NAME}.value" if single else _NAME
     # Of functions that are alike there is one.
@@ -111,9 +114,8 @@ def _tensor(argument: Any) -> Tensor:
     )
 
 
-def _pointers(planned: Plan, values: list[Value]) -> list[str]:
+def _pointers(values: list[Value], inputs: int) -> list[str]:
     """The types of arguments and of what comes back, for people."""
-    inputs = len(values) - len(planned.results)
     named = [f"{'const ' * (i < inputs)}{value.dtype.name} *" for i, value in enumerate(values)]
     return [*named, "int32_t"]
 

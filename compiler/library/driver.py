@@ -10,13 +10,15 @@ whether this one has the instructions that the steps are compiled for.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from fusegrad.compiler.artefacts.form import Artefact, packed
 from fusegrad.compiler.codegen.kernel_cache import joined
-from fusegrad.compiler.library.plan import Code, Plan
+from fusegrad.compiler.library.calls import entry_function
+from fusegrad.compiler.library.parts import Native
+from fusegrad.compiler.library.plan import Code
 from fusegrad.compiler.llvm.target import LEVELS, Level
 from fusegrad.tracer.ir.graph import Value
 
@@ -39,28 +41,29 @@ _KEPT = {"aarch64": 0, "x86-64": 0, "x86-64-v3": 0x6, "x86-64-v4": 0xE6}
 
 def library_text(
     name: str,
-    plans: Mapping[str, Plan],
+    natives: Mapping[str, Native],
     data: Mapping[Value, np.ndarray],
     names: Mapping[Value, str],
     told: Artefact,
 ) -> str:
     """LLVM IR of a whole library, for the oldest machine of its kind.
 
-    plans: by level of instructions, the highest first; each is a function `NAME_vN`, and a call takes the
+    natives: by level of instructions, the highest first; each is a function `NAME_vN`, and a call takes the
     first that the machine can run. data: of the inputs that are no arguments. names: the symbols of what of
     that may be replaced. told: what the library has of itself.
     """
     places, constants = _data(name, data, names)
     levels = [
-        _of_level(_function(level_name(name, level), plan, places), level) for level, plan in plans.items()
+        _of_level(_function(level_name(name, level), native, places), level)
+        for level, native in natives.items()
     ]
     lines = [
         *constants,
         f"@{name}.fusegrad = private constant {_bytes(packed(told))}, align 8",
         f'@llvm.used = appending global [1 x ptr] [ptr @{name}.fusegrad], section "llvm.metadata"',
-        *(_machine(level_name(name, level), level) for level in plans),
+        *(_machine(level_name(name, level), level) for level in natives),
     ]
-    return "\n".join([joined(levels), *lines, _chosen(name, plans), ""])
+    return "\n".join([joined(levels), *lines, _chosen(name, natives), ""])
 
 
 def level_name(name: str, level: str) -> str:
@@ -77,10 +80,10 @@ def _for_oldest(level: str) -> str:
     return f'"target-cpu"="{oldest(level).cpu}" nounwind'
 
 
-def text(name: str, plan: Plan, data: Mapping[Value, np.ndarray]) -> str:
+def text(name: str, native: Native, data: Mapping[Value, np.ndarray]) -> str:
     """LLVM IR of a function for this machine, its steps and their data."""
     places, constants = _data(name, data, {})
-    return "\n".join([_function(name, plan, places), *constants, ""])
+    return "\n".join([_function(name, native, places), *constants, ""])
 
 
 def _data(
@@ -95,19 +98,13 @@ def _data(
     return places, lines
 
 
-def _function(name: str, plan: Plan, places: Mapping[Value, str]) -> str:
-    """The function of one plan, with its steps."""
-    own = re.sub(r"(?m)^define void @", "define internal void @", joined(plan.texts))
+def _function(name: str, native: Native, places: Mapping[Value, str]) -> str:
+    """The function of one level, with all that it calls. places: the addresses of data."""
+    own = re.sub(r"(?m)^define void @", "define internal void @", joined(native.texts))
     lines = [own, "declare ptr @malloc(i64)", "declare void @free(ptr)"]
     if "@llvm.memcpy.p0.p0.i64(" not in own:
         lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    blocks: dict[tuple[int, ...], str] = {}
-    for step in plan.steps:
-        if tuple(step.block) not in blocks:
-            blocks[tuple(step.block)] = block = f"@{name}.block{len(blocks)}"
-            numbers = ", ".join(f"i64 {number}" for number in step.block)
-            lines.append(f"{block} = private constant [{len(step.block)} x i64] [{numbers}]")
-    return "\n".join([*lines, *_call(name, plan, places, blocks), ""])
+    return "\n".join([*lines, *entry_function(name, native.part, native.arguments, places), ""])
 
 
 def _of_level(text: str, level: str) -> str:
@@ -121,13 +118,13 @@ def _of_level(text: str, level: str) -> str:
     return renamed.replace(f".{level}", "." + level.replace("-", "_"))
 
 
-def _chosen(name: str, plans: Mapping[str, Plan]) -> str:
+def _chosen(name: str, natives: Mapping[str, Native]) -> str:
     """The function that takes the best of those that the machine can run."""
-    best, plan = next(iter(plans.items()))
-    count = len(plan.arguments) + len(plan.results)
+    best, native = next(iter(natives.items()))
+    count = len(native.arguments) + len(native.part.outputs)
     given = ", ".join(f"ptr %x{i}" for i in range(count))
     lines = [f"define i32 @{name}({given}) {_for_oldest(best)} {{", "entry:"]
-    for number, level in enumerate(plans):
+    for number, level in enumerate(natives):
         own = level_name(name, level)
         lines += [
             f"  %able{number} = call i1 @{own}.machine()",
@@ -177,66 +174,3 @@ def _machine(name: str, level: str) -> str:
         all_there = "true"
         also("%low", _KEPT[level], 99)
     return "\n".join([*lines, f"  ret i1 {all_there}", "}"])
-
-
-def _call(
-    name: str, plan: Plan, places: Mapping[Value, str], blocks: Mapping[tuple[int, ...], str]
-) -> Sequence[str]:
-    """The function itself."""
-    given = [f"%a{i}" for i in range(len(plan.arguments))] + [f"%r{i}" for i in range(len(plan.results))]
-    lines = [f"define i32 @{name}({', '.join(f'ptr {g}' for g in given)}) {{", "entry:"]
-    missing = "false"
-    for number, address in enumerate(given):
-        lines.append(f"  %null{number} = icmp eq ptr {address}, null")
-        lines.append(f"  %missing{number} = or i1 {missing}, %null{number}")
-        missing = f"%missing{number}"
-    lines += [
-        f"  br i1 {missing}, label %missed, label %memory",
-        "missed:",
-        f"  ret i32 {Code.NO_ADDRESS:d}",
-        "memory:",
-    ]
-    # The arena begins where a line of the cache does.
-    lines.append(f"  %taken = call ptr @malloc(i64 {plan.memory + 64})")
-    lines += ["  %none = icmp eq ptr %taken, null", "  br i1 %none, label %full, label %work"]
-    lines += ["full:", f"  ret i32 {Code.NO_MEMORY:d}", "work:", "  %number = ptrtoint ptr %taken to i64"]
-    lines += [
-        "  %more = add i64 %number, 63",
-        "  %even = and i64 %more, -64",
-        "  %arena = inttoptr i64 %even to ptr",
-    ]
-    slots = plan.arrays + 2
-    lines.append(f"  %slots = alloca [{slots} x ptr], align 16")
-    memory = {i: f"%own{i}" for i in plan.own}
-    for array, start in plan.own.items():
-        lines.append(f"  %own{array} = getelementptr i8, ptr %arena, i64 {start}")
-    count = iter(range(len(plan.arguments)))
-    for array, value in enumerate(plan.inputs):
-        memory[array] = places[value] if value in places else f"%a{next(count)}"
-    for number, result in enumerate(plan.results):
-        if result.direct:
-            memory[result.array] = f"%r{number}"
-    slotted = {0: "null", slots - 1: "%arena", **{array + 1: address for array, address in memory.items()}}
-    for slot, address in sorted(slotted.items()):
-        lines.append(f"  %slot{slot} = getelementptr ptr, ptr %slots, i64 {slot}")
-        lines.append(f"  store ptr {address}, ptr %slot{slot}")
-    for step in plan.steps:
-        lines.append(f"  call void @{step.symbol}(ptr %slots, ptr {blocks[tuple(step.block)]})")
-    for number, result in enumerate(plan.results):
-        if not result.direct and result.size:
-            lines.append(
-                f"  %from{number} = getelementptr i8, ptr {memory[result.array]}, i64 {result.start}"
-            )
-            copied = f"ptr %r{number}, ptr %from{number}, i64 {result.size}, i1 false"
-            lines.append(f"  call void @llvm.memcpy.p0.p0.i64({copied})")
-    sound = "true"
-    for number, check in enumerate(plan.checks):
-        width = f"i{8 * check.dtype.itemsize}"
-        lines.append(f"  %at{number} = getelementptr i8, ptr {memory[check.array]}, i64 {check.start}")
-        lines.append(f"  %seen{number} = load {width}, ptr %at{number}")
-        lines.append(f"  %right{number} = icmp eq {width} %seen{number}, {check.expected}")
-        lines.append(f"  %sound{number} = and i1 {sound}, %right{number}")
-        sound = f"%sound{number}"
-    lines.append("  call void @free(ptr %taken)")
-    lines += [f"  %code = select i1 {sound}, i32 {Code.OK:d}, i32 {Code.REFUSED:d}", "  ret i32 %code", "}"]
-    return lines

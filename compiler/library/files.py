@@ -18,7 +18,8 @@ import numpy as np
 
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.library import driver
-from fusegrad.compiler.library.plan import MEANINGS, Code, Plan, plan
+from fusegrad.compiler.library.parts import Native, native
+from fusegrad.compiler.library.plan import MEANINGS, Code
 from fusegrad.compiler.llvm.llvm_jit import object_code
 from fusegrad.compiler.llvm.target import LEVELS, host, written_for
 from fusegrad.tracer.export.files import ExportError
@@ -81,16 +82,16 @@ def library_files(program: Program, path: str, architecture: str) -> dict[str, b
     for value in (*program.graph.inputs, *program.graph.outputs):
         if isinstance(value, Value) and value.dtype.name not in C_TYPES:
             raise ExportError(f"export: C has no type for {value.dtype.name}, which {value.name} has")
-    plans = _plans(program, architecture)
+    natives = _natives(program, architecture)
     names = _symbols(name, program)
-    told = _told(name, program, plans)
+    told = _told(name, program, natives)
 
-    def code_for(plans: Mapping[str, Plan]) -> bytes:
-        text = driver.library_text(name, plans, program.data, names, told)
-        return object_code(text, driver.oldest(next(iter(plans))))
+    def code_for(natives: Mapping[str, Native]) -> bytes:
+        text = driver.library_text(name, natives, program.data, names, told)
+        return object_code(text, driver.oldest(next(iter(natives))))
 
-    code = code_for(plans)
-    made = {suffix: code, ".h": _header(name, program, plans, names).encode()}
+    code = code_for(natives)
+    made = {suffix: code, ".h": _header(name, program, natives, names).encode()}
     linker, own = _linker(architecture), _linker()
     if suffix == ".so":
         if linker is None:
@@ -102,19 +103,19 @@ def library_files(program: Program, path: str, architecture: str) -> dict[str, b
         made[suffix] = _linked(linker, code)
     if own is not None:
         # Of another architecture the same steps, with vectors of the same size, are checked on this one.
-        checked_as = _ARCHITECTURES[architecture].checked_as or plans
-        here = dict(zip(checked_as, plans.values(), strict=True))
+        checked_as = _ARCHITECTURES[architecture].checked_as or natives
+        here = dict(zip(checked_as, natives.values(), strict=True))
         library = made[suffix] if architecture == HOST and suffix == ".so" else _linked(own, code_for(here))
         _check(name, program, here, library)
     return made
 
 
-def _plans(program: Program, architecture: str) -> dict[str, Plan]:
+def _natives(program: Program, architecture: str) -> dict[str, Native]:
     """By level of instructions what is done there, for all levels with vectors that this machine has."""
     found = {}
     for level in _ARCHITECTURES[architecture].levels or _levels_here():
         with written_for(LEVELS[level].target):
-            found[level] = plan(program)
+            found[level] = native(program)
     return found
 
 
@@ -123,9 +124,9 @@ def _levels_here() -> Sequence[str]:
     return {64: ("x86-64-v4", "x86-64-v3"), 32: ("x86-64-v3",), 16: ("x86-64",)}[host().vector_bytes]
 
 
-def _results(plans: Mapping[str, Plan]) -> list[Value]:
+def _results(natives: Mapping[str, Native]) -> list[Value]:
     """The results, which are the same at all levels."""
-    return [result.value for result in next(iter(plans.values())).results]
+    return [*next(iter(natives.values())).part.outputs]
 
 
 def _symbols(name: str, program: Program) -> dict[Value, str]:
@@ -147,27 +148,27 @@ def _identifier(text: str) -> str:
     return f"_{name}" if name[0].isdigit() else f"{name}_" if name in _RESERVED else name
 
 
-def _told(name: str, program: Program, plans: Mapping[str, Plan]) -> Artefact:
+def _told(name: str, program: Program, natives: Mapping[str, Native]) -> Artefact:
     """What the library has of itself for `fusegrad inspect`."""
     facts = {
         "abi": ABI,
         "function": name,
         "captured": program.name,
-        "instructions": [*plans],
+        "instructions": [*natives],
         "arguments": [f"{v.name}: {type_text(v.type)}" for v in program.arguments],
-        "results": [type_text(value.type) for value in _results(plans)],
+        "results": [type_text(value.type) for value in _results(natives)],
     }
     return Artefact("library", facts, {"graph": print_graph(program.graph).encode()})
 
 
-def _header(name: str, program: Program, plans: Mapping[str, Plan], names: Mapping[Value, str]) -> str:
+def _header(name: str, program: Program, natives: Mapping[str, Native], names: Mapping[Value, str]) -> str:
     """The C header."""
     big, taken = name.upper(), {name, *names.values()}
     given = [(_c_type(v), _unused(_identifier(v.name), taken), v) for v in program.arguments]
-    made = [(_c_type(v), _unused(f"result{i}", taken), v) for i, v in enumerate(_results(plans))]
+    made = [(_c_type(v), _unused(f"result{i}", taken), v) for i, v in enumerate(_results(natives))]
     parameters = [f"const {kind} *{n}" for kind, n, _ in given] + [f"{kind} *{n}" for kind, n, _ in made]
     lines = [
-        f"/* {program.name}, compiled by fusegrad for {' and '.join(plans)}.",
+        f"/* {program.name}, compiled by fusegrad for {' and '.join(natives)}.",
         "",
         " * Arrays lie row by row, aligned as their elements are. Results may not overlap with each",
         " * other, nor with arguments. Several threads may call at a time; a call runs on the thread that",
@@ -234,7 +235,7 @@ def _linked(linker: Sequence[str], code: bytes) -> bytes:
             return file.read()
 
 
-def _check(name: str, program: Program, plans: Mapping[str, Plan], library: bytes) -> None:
+def _check(name: str, program: Program, natives: Mapping[str, Native], library: bytes) -> None:
     """Call the library with the examples, at each level. Raises ExportError where it gives others."""
     expected = [e for e in program.expected if isinstance(e, np.ndarray)]
     with tempfile.TemporaryDirectory() as folder:
@@ -242,8 +243,8 @@ def _check(name: str, program: Program, plans: Mapping[str, Plan], library: byte
         with open(path, "wb") as file:
             file.write(library)
         loaded, given = ctypes.CDLL(path), [np.ascontiguousarray(t.array) for t in program.examples]
-        for function in (name, *(driver.level_name(name, level) for level in plans)):
-            results = [np.empty(value.shape, value.dtype) for value in _results(plans)]
+        for function in (name, *(driver.level_name(name, level) for level in natives)):
+            results = [np.empty(value.shape, value.dtype) for value in _results(natives)]
             code = loaded[function](*(ctypes.c_void_p(a.ctypes.data) for a in (*given, *results)))
             wrong: Any = f"the code {code}" if code else None
             for result, known in zip(results, expected, strict=True):

@@ -1,4 +1,5 @@
-"""What a library does in a call: a graph goes in; native functions, their blocks and where all lies come out.
+"""What a library does where nothing branches: a graph goes in; native functions, their blocks and where all
+lies come out.
 
 The steps are those of any program of the compiler (`compiler/program`). Everything a step needs from
 outside is refused: what only NumPy can compute, loops that Python leads, LAPACK. Products are our own
@@ -8,6 +9,7 @@ kernel's, also where a process would go to BLAS.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from fusegrad.compiler.base.solver_ops import Solver
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.codegen.kernel_cache import kernel_name
 from fusegrad.compiler.gemm import matmul
-from fusegrad.compiler.llvm.target import Target, host
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.program.program import Program
@@ -25,7 +27,7 @@ from fusegrad.compiler.runtime.allocator import aligned
 from fusegrad.eager.core.families import View, contiguous_layout
 from fusegrad.eager.core.op import REGISTRY
 from fusegrad.tracer.export.files import ExportError
-from fusegrad.tracer.export.program import Program as Exported, guard_text
+from fusegrad.tracer.export.program import guard_text
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, source_text
 from fusegrad.tracer.ir.passes import optimise
 
@@ -81,24 +83,46 @@ class Check(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a library does.
+    """What a stretch does.
 
-    inputs: of the graph, arrays 0 and on; arguments: those that a call gives. own: of arrays that are neither
-    inputs nor the caller's, where they lie in a call's memory, of `memory` bytes; the arena of the steps is
-    its first part. texts: LLVM IR that has the functions.
+    inputs: of the graph, arrays 0 and on. own: of arrays that are neither inputs nor the caller's, where they
+    lie in a call's memory, of `memory` bytes; the arena of the steps is its first part.
     """
 
     inputs: tuple[Value, ...]
-    arguments: tuple[Value, ...]
     arrays: int
     steps: list[NativeStep]
     results: list[Result]
     checks: list[Check]
     own: dict[int, int]
     memory: int
-    texts: list[str]
-    kernels: list[str]
-    target: Target
+
+
+class Functions:
+    """The native functions that plans call, each once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._products: dict[str, list[list[int]]] = {}
+
+    def have(self, symbol: str, text: Callable[[], str]) -> str:
+        """The symbol of a function, whose LLVM IR is asked for if there is none of that name."""
+        if symbol not in self._texts:
+            self._texts[symbol] = text()
+        return symbol
+
+    def product(self, dtype: str, block: list[int]) -> str:
+        """The symbol of the function for matrix products of a dtype, of which this is one."""
+        self._products.setdefault(dtype, []).append(block)
+        return f"product_{dtype}"
+
+    def texts(self) -> list[str]:
+        """LLVM IR that has the functions."""
+        products = [
+            matmul.own_text(f"product_{name}", np.dtype(name), blocks)
+            for name, blocks in self._products.items()
+        ]
+        return [*self._texts.values(), *products]
 
 
 class _Laid(Placed):
@@ -120,22 +144,17 @@ class _Laid(Placed):
         return self._product_use(number, None).block
 
 
-def plan(exported: Exported) -> Plan:
-    """How a library computes what was captured. Raises ExportError for what it cannot."""
-    guards = exported.open_guards("branch")
-    if guards:
-        listed = "".join(f"\n  - {g}" for g in dict.fromkeys(map(guard_text, guards)))
-        raise ExportError(
-            f"export: {exported.name} branches on data, of which a library has one side alone:{listed}\n"
-            "  write it with where(), or export it as .py"
-        )
-    graph, expected = _without_guards(exported)
+def plan(name: str, whole: Graph, functions: Functions) -> Plan:
+    """How a library computes a graph of one that was exported as `name`; its native functions join others.
+
+    Raises ExportError for what it cannot compute.
+    """
+    graph, expected = _without_guards(name, whole)
     outputs = [v for v in dict.fromkeys(graph.outputs) if isinstance(v, Value)]
     results = {v: contiguous_layout(v.shape) for v in outputs}
     program = Program(graph, results=results, streams=False).arrange()
-    laid, target = _Laid(program.blueprint), host()
-    texts: dict[str, str] = {}
-    steps, kernels = _steps(program, laid, target, texts)
+    laid = _Laid(program.blueprint)
+    steps = [step for n in range(len(laid.blueprint.steps)) if (step := _step(laid, n, functions))]
     own, memory = {}, aligned(laid.arena_bytes)
     count = len(program.graph.outputs) - len(expected)
     found: list[Result] = []
@@ -153,47 +172,35 @@ def plan(exported: Exported) -> Plan:
     checks = [Check(laid.arrays[v], 0, v.dtype, 1) for v in program.checks]
     for value, right in zip(program.graph.outputs[count:], expected, strict=True):
         checks.append(Check(*_place(program, value), value.dtype, right))
-    return Plan(
-        graph.inputs,
-        exported.arguments,
-        len(laid.arrays),
-        steps,
-        found,
-        checks,
-        own,
-        memory,
-        [*texts.values()],
-        kernels,
-        target,
-    )
+    return Plan(graph.inputs, len(laid.arrays), steps, found, checks, own, memory)
 
 
-def _without_guards(exported: Exported) -> tuple[Graph, list[int]]:
+def _without_guards(name: str, whole: Graph) -> tuple[Graph, list[int]]:
     """The graph in words of the compiler, its results in rows; what is asked stands behind the results among
     its outputs, and then what that must be.
     """
     equations, asked = [], []
-    for equation in exported.graph.equations:
+    for equation in whole.equations:
         if equation.op is not GUARD:
             equations.append(equation)
         elif equation.params["kind"] == "check" and isinstance(equation.inputs[0], Value):
             asked.append(equation)
-    outputs = (*exported.graph.outputs, *(guard.inputs[0] for guard in asked))
-    graph = optimise(Graph(exported.graph.inputs, tuple(equations), outputs))
+    outputs = (*whole.outputs, *(guard.inputs[0] for guard in asked))
+    graph = optimise(Graph(whole.inputs, tuple(equations), outputs))
     views = {v for e in graph.equations if isinstance(e.op, View) for v in e.outputs}
     copies = {v: Value(f"{v.name}_in_rows", v.type) for v in graph.outputs if v in views}
     copied = [Equation(clone_op, (value,), {}, (copy,)) for value, copy in copies.items()]
     outputs = tuple(copies.get(v, v) if isinstance(v, Value) else v for v in graph.outputs)
     graph = Graph(graph.inputs, (*graph.equations, *copied), outputs)
-    return graph, [_expected(exported, guard) for guard in asked]
+    return graph, [_expected(name, guard) for guard in asked]
 
 
-def _expected(exported: Exported, guard: Equation) -> int:
+def _expected(name: str, guard: Equation) -> int:
     """What a guard's value must be, as a whole number."""
     expected = guard.params["expected"]
     if type(expected) not in (bool, int):
         raise ExportError(
-            f"export: {exported.name} asks if a number that it computes is {expected!r}, which no library "
+            f"export: {name} asks if a number that it computes is {expected!r}, which no library "
             f"does: {guard_text(guard)}; export it as .py"
         )
     return int(expected)
@@ -206,43 +213,30 @@ def _place(program: Program, value: Value) -> tuple[int, int]:
     return program.arrays[program.sources.base(value)], layout.offset * value.dtype.itemsize
 
 
-def _steps(
-    program: Program, laid: _Laid, target: Target, texts: dict[str, str]
-) -> tuple[list[NativeStep], list[str]]:
-    """The calls, in order, and the texts of kernels; adds LLVM IR to `texts`, by symbol."""
-    steps, kernels, products = [], {}, dict[str, list[list[int]]]()
-    blueprint = laid.blueprint
-    for number, step in enumerate(blueprint.steps):
-        form, equation = blueprint.forms[number], step.equations[0]
-        if step.kind == "solver":
-            use = laid._solver_use(number)
-            if use.written is None:
-                raise _refusal(equation, "is LAPACK's to compute")
-            symbol, text = use.written()
-            texts[symbol] = text
-            steps.append(NativeStep(symbol, use.block))
-        elif form is not None:
-            if any(form.counts):
-                symbol = kernel_name(form.kernel)
-                if symbol not in texts:
-                    texts[symbol] = module_text(form.kernel, symbol, target)
-                    kernels[symbol] = form.kernel.text
-                steps.append(NativeStep(symbol, laid.block(number)))
-        elif step.kind == "product":
-            name, block = equation.output.dtype.name, laid.product(number)
-            products.setdefault(name, []).append(block)
-            steps.append(NativeStep(f"product_{name}", block))
-        else:
-            loop = equation.op.family == "rolled"
-            raise _refusal(
-                equation, "is a loop that Python leads" if loop else "has no native code, only NumPy's"
-            )
-    for name, blocks in products.items():
-        texts[f"product_{name}"] = matmul.own_text(f"product_{name}", np.dtype(name), blocks)
-    return steps, [*kernels.values()]
+def _step(laid: _Laid, number: int, functions: Functions) -> NativeStep | None:
+    """The call that a step is; None where there is nothing to compute."""
+    step, form = laid.blueprint.steps[number], laid.blueprint.forms[number]
+    equation = step.equations[0]
+    if step.kind == "solver":
+        use = laid._solver_use(number)
+        if use.written is None:
+            raise refusal(equation, "is LAPACK's to compute")
+        symbol, text = use.written()
+        return NativeStep(functions.have(symbol, lambda: text), use.block)
+    if form is not None:
+        if not any(form.counts):
+            return None
+        symbol = kernel_name(form.kernel)
+        functions.have(symbol, lambda: module_text(form.kernel, symbol, host()))
+        return NativeStep(symbol, laid.block(number))
+    if step.kind == "product":
+        block = laid.product(number)
+        return NativeStep(functions.product(equation.output.dtype.name, block), block)
+    raise refusal(equation, "has no native code, only NumPy's")
 
 
-def _refusal(equation: Equation, why: str) -> ExportError:
+def refusal(equation: Equation, why: str) -> ExportError:
+    """An error about an op that a library cannot compute."""
     said = ", as other linear algebra" if isinstance(equation.op, Solver) else ""
     name = equation.params.get("call", equation.op.name)
     return ExportError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +57,22 @@ def run_onnx(data, *arrays):
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     feeds = {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)}
     return session.run(None, feeds)
+
+
+def can_link() -> bool:
+    """Whether libraries can be written here."""
+    from fusegrad.compiler.library import files
+
+    return sys.platform.startswith("linux") and files._linker() is not None
+
+
+def run_library(path, given, expected):
+    """What a library's function gives for arrays; expected: arrays like its results."""
+    results = [np.full_like(array, 7) for array in expected]
+    function = getattr(ctypes.CDLL(str(path)), path.stem)
+    code = function(*(ctypes.c_void_p(array.ctypes.data) for array in (*given, *results)))
+    assert code == 0, f"the code {code}"
+    return results
 
 
 def tensor(*shape, seed=0, dtype="float32"):

@@ -16,7 +16,7 @@ from fusegrad.tracer.export.open_sizes import open_program
 from fusegrad.tracer.export.page import page_file
 from fusegrad.tracer.export.program import Program, captured_program
 from fusegrad.tracer.export.python_file import python_file
-from fusegrad.tracer.export.ways import whole_program
+from fusegrad.tracer.export.ways import branching_program, whole_program
 
 __all__ = ["ExportError", "export"]
 
@@ -30,7 +30,6 @@ FORMATS: dict[str, tuple[str, Callable[[Program], bytes]]] = {
 }
 
 OPEN = (".fgx", ".onnx")  # those that may leave sizes open
-WHOLE = (".onnx",)  # those that have both sides of branches on data, and loops; and no gradients
 
 COMMON = "x86-64"
 
@@ -56,9 +55,9 @@ def export(
     tensors of the examples' shapes and dtypes, and for the Python values that are among them;
     modules' parameters and other tensors from outside are written with their present values.
 
-    Where the run branched on the values of tensors, `.onnx` has both sides, for which the function runs
-    again; `.py`, `.dot` and `.html` say so at the branch (the `.py` file raises for data that take the other
-    side, and so does `.fgx`); the others refuse.
+    Where the run branched on the values of tensors, `.onnx`, `.so` and `.o` have both sides, for which the
+    function runs again; `.py`, `.dot` and `.html` say so at the branch (the `.py` file raises for data that
+    take the other side, and so does `.fgx`).
     dynamic_shapes: sizes that stay open in `.onnx` and `.fgx`, as in `torch.export`: by parameter's name or
     position, for each tensor a dict of axes and `Dim`s (or names): `{"x": {0: "batch"}}`. The function runs
     at a few sizes then, and must do the same for all.
@@ -94,7 +93,11 @@ def export(
             f"export: there is no {suffix} for {architecture!r}: {' and '.join(SEVERAL)} are written for an "
             "architecture, the others for no machine in particular"
         )
-    program = captured(function, example_args, kwargs, dynamic_shapes, suffix in WHOLE)
+    # By format: what has both sides of branches on data, and loops, and what has one alone.
+    capture = (
+        whole_program if suffix == ".onnx" else branching_program if suffix in SEVERAL else captured_program
+    )
+    program = captured(function, example_args, kwargs, dynamic_shapes, capture)
     if suffix in FORMATS:
         files = {suffix: FORMATS[suffix][1](program)}
     else:
@@ -125,11 +128,10 @@ def captured(
     example_args: Any,
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any = None,
-    whole: bool = False,
+    capture: Callable[..., Program] = captured_program,
 ) -> Program:
-    """What the function does with the examples: a tuple, or one tensor alone. whole: with all branches."""
+    """What the function does with the examples: a tuple, or one tensor alone. capture: says it for those."""
     args = (example_args,) if isinstance(example_args, Tensor) else tuple(example_args)
-    capture = whole_program if whole else captured_program
     if not dynamic_shapes:
         return capture(function, args, kwargs or {})
     axes = dynamic_shapes

@@ -266,7 +266,7 @@ def branched(name: str, guards: Sequence[Equation], how: str = "") -> ExportErro
     """An error about branches that a file cannot say."""
     listed = "".join(f"\n  - {g}" for g in dict.fromkeys(map(guard_text, guards)))
     return ExportError(
-        f"export: {name} branched on the values of tensors{how and ' '}{how}, and an ONNX file cannot say "
+        f"export: {name} branched on the values of tensors{how and ' '}{how}, and a file cannot say "
         f"which side other data take:{listed}\n  write the choice with fusegrad.where, or export to .py or "
         ".html, which keep the branch as a guard"
     )

@@ -22,7 +22,7 @@ from fusegrad.eager.core.op import REGISTRY, TensorType
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.implied import Known
-from fusegrad.tracer.export.program import Program, branched, captured_way
+from fusegrad.tracer.export.program import Program, branched, captured_program, captured_way
 from fusegrad.tracer.ir.branch import BRANCH, Side
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, source_text
 from fusegrad.tracer.ir.tested import TESTED, at_most
@@ -39,7 +39,7 @@ Done = tuple[list[Equation], list[Any]]  # equations, and what is given in the e
 
 
 def whole_program(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program:
-    """All that a function does for arguments of the examples' types, with its loops, and no gradients.
+    """All that a function does for arguments of the examples' types, with its loops.
 
     Raises ExportError as `captured_program` does, for more ways than are written, for those that fail, or
     give something else, and where a number decides.
@@ -52,6 +52,14 @@ def whole_program(function: Callable[..., Any], args: tuple[Any, ...], kwargs: M
 
     way = capture(())
     return _Ways(way[0], capture).program(way) if way[0].open_guards("branch") else way[0]
+
+
+def branching_program(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Program:
+    """The same for those who have loops written out but where a function branches on data."""
+    program = captured_program(function, args, kwargs)
+    return whole_program(function, args, kwargs) if program.open_guards("branch") else program
 
 
 def _answer(

@@ -102,10 +102,24 @@ def test_where_there_is_no_answer() -> None:
     assert looked_up(3) == 3.0 and looked_up(-4) == 0.0 and math.isnan(looked_up(4))
 
 
+def test_branches_and_loops() -> None:
+    def root(x: Any) -> Any:
+        if x < 0:
+            return x * float("nan")
+        y = x * 0 + 1
+        while abs(y * y - x) > 1e-9 * (1 + x):
+            y = (y + x / y) / 2
+        return y
+
+    native = fg.cfunc(root, (2.0,))
+    for x in (0.0, 2.0, 9.0, 1e6):
+        assert math.isclose(native(x), x**0.5, abs_tol=1e-4)
+    assert math.isnan(native(-1.0))
+
+
 REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "an op of NumPy's": (lambda x: fg.fmod(x, 0.3), (2.0,), "fmod has no native code.*test_cfunc.py"),
     "other objects": (lambda x: x, ("text",), "an argument is a str"),
-    "a branch": (lambda x: x if x > 0 else -x, (1.0,), "branches on data"),
 }
 
 

@@ -8,17 +8,20 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from exporting import run_library
 
 import fusegrad as fg
 from fusegrad.cli import main
 from fusegrad.compiler.library import driver, files
 from fusegrad.compiler.library.api import ExportError
 from fusegrad.nn import functional as F
+from fusegrad.utils._pytree import tree_leaves
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or files._linker() is None, reason="nothing links libraries here"
@@ -248,10 +251,63 @@ def branching(x: fg.Tensor) -> fg.Tensor:
     return x + 1 if x.sum() > 0 else x
 
 
+def halves(x: fg.Tensor) -> fg.Tensor:
+    while x.abs().max() > 0.25:
+        x = x / 2 if x.sum() > 0 else x / 3
+    return x
+
+
+def in_rounds(x: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor]:
+    h, rows = x[0], []
+    for place in range(11, -1, -1):
+        h = fg.tanh(x[place] + h)
+        rows.append(h)
+    if h.sum() > 0:
+        return fg.stack(rows), h
+    return fg.stack(rows) * 2, h
+
+
+def value_and_gradient(x: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor]:
+    x = x.detach().requires_grad_()
+    loss = (x * x).sum() if x.max() > 0.5 else x.exp().sum()
+    loss.backward()
+    return loss.detach(), x.grad  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("function", [branching, halves, in_rounds, value_and_gradient])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_library_goes_every_way_whatever_the_examples_were(
+    function: Callable[[fg.Tensor], Any], sign: float, tmp_path: Path
+) -> None:
+    fg.export(function, (fg.full((12,), sign),), tmp_path / "ways.so")
+    fg.manual_seed(0)
+    for center in (-1.0, -0.1, 0.1, 1.0):
+        x = fg.randn(12) + center
+        expected = [made.detach().numpy() for made in tree_leaves(function(x))]
+        for result, known in zip(
+            run_library(tmp_path / "ways.so", [x.numpy()], expected), expected, strict=True
+        ):
+            np.testing.assert_allclose(result, known, rtol=1e-5, atol=1e-6)
+
+
+def test_what_eager_refuses_on_one_way_is_a_code(tmp_path: Path) -> None:
+    def looked_up(x: fg.Tensor, place: fg.Tensor) -> fg.Tensor:
+        if x.sum() > 9:
+            raise ValueError("too large")
+        return x[place] if x.sum() > 0 else x[:1]
+
+    fg.export(looked_up, (fg.ones(3), fg.tensor([1])), tmp_path / "way.so")
+    call, result = loaded(tmp_path / "way.so"), np.zeros(1, np.float32)
+    one, wrong = np.ones(3, np.float32), np.array([7])
+    assert call(one, np.array([2]), result) == 0 and result == 1
+    assert call(one, wrong, result) == 2, "the index is out of range"
+    assert call(-one, wrong, result) == 0 and result == -1, "nobody looks it up"
+    assert call(9 * one, np.array([2]), result) == 2, "eager raises an error"
+
+
 REFUSED = {
     "an op of NumPy's": (lambda x: fg.sort(x).values, "sort has no native code.*test_library.py"),
     "LAPACK": (lambda x: fg.linalg.solve(x.reshape(20, 50)[:, :20], x[:20]), "LAPACK"),
-    "a branch": (branching, "branches on data.*test_library.py"),
     "a dtype": (lambda x: x.to(fg.bfloat16), "C has no type for bfloat16"),
 }
 

@@ -18,7 +18,7 @@ import pytest
 from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
-from fusegrad.compiler.library import files
+from fusegrad.compiler.library import files, parts
 from fusegrad.compiler.library.api import ExportError
 
 pytestmark = pytest.mark.skipif(
@@ -76,15 +76,15 @@ def test_a_library_that_gives_something_else_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check of this table, planted: a plan whose blocks have another number in them."""
-    plan = files.plan
+    plan = parts.plan
 
-    def spoilt(program: Any) -> Any:
-        planned = plan(program)
+    def spoilt(*args: Any) -> Any:
+        planned = plan(*args)
         bits = planned.steps[0].block
         bits[bits.index(np.float32(3).view(np.int32))] = int(np.float32(5).view(np.int32))
         return planned
 
-    monkeypatch.setattr(files, "plan", spoilt)
+    monkeypatch.setattr(parts, "plan", spoilt)
     with pytest.raises(ExportError, match="something else than eager"):
         fg.export(lambda x: x * 3.0, (fg.ones(4),), tmp_path / "library.so")
     assert not [*tmp_path.iterdir()]

@@ -1,14 +1,13 @@
-"""Random functions with branches and loops: the ONNX file of each goes as eager goes, whatever the data.
+"""Random functions with branches and loops: the file of each goes as eager goes, whatever the data.
 
-`PYTHONPATH=tests/helpers:tests python tests/tracer/export/test_random_ways.py 1000` tries so many; a second
-number is the first seed.
+Libraries have gradients, too, of every second function. `PYTHONPATH=tests/helpers:tests python
+tests/tracer/export/test_random_ways.py .so 1000` tries so many (`.onnx`); a second number is the first seed.
 """
 
 from __future__ import annotations
 
 import collections
 import importlib.util
-import io
 import itertools
 import random
 import sys
@@ -17,13 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from exporting import can_link, run_library, run_onnx
 
 import fusegrad as fg
 from fusegrad.tracer.export import ExportError
+from fusegrad.tracer.export.program import difference
+from fusegrad.utils._pytree import tree_leaves
 
 pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
 
 VARIABLES = ("x", "y", "z")
 DATA = [fg.tensor(list(each)) for each in itertools.product((-2.0, -0.4, 0.0, 0.5, 3.0), repeat=2)]
@@ -102,34 +104,59 @@ def function_of(seed: int, folder: str) -> Callable[..., Any]:
     return function
 
 
-def outcome(seed: int, folder: str) -> str:
-    """What became of a function. Raises AssertionError where its file differs from eager."""
-    from onnx_models.check import agree
+def differentiated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The sum of a function's results, and its gradient."""
 
-    function, file = function_of(seed, folder), io.BytesIO()
+    def value_and_gradient(x: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor]:
+        x = x.detach().requires_grad_()
+        loss = sum(made.sum() for made in tree_leaves(function(x)))
+        (gradient,) = fg.autograd.grad(loss, [x])
+        return loss.detach(), gradient
+
+    return value_and_gradient
+
+
+def outcome(suffix: str, seed: int, folder: str) -> str:
+    """What became of a function. Raises AssertionError where its file differs from eager."""
+    function = function_of(seed, folder)
+    if suffix == ".so" and seed % 2:
+        function = differentiated(function)
+    path = Path(folder) / f"file_{seed}{suffix}"
     try:
-        fg.onnx.export(function, (DATA[seed % len(DATA)],), file)
+        fg.export(function, (DATA[seed % len(DATA)],), path)
     except ExportError as error:
-        assert "another result" not in str(error), error
+        assert "another result" not in str(error) and "something else than eager" not in str(error), error
         return "refused: " + str(error).splitlines()[0].partition(" ")[2][:60]
-    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
     for x in DATA:
-        agree(session, function, (x,))
+        expected = [made.detach().numpy() for made in tree_leaves(function(x))]
+        found = RUNS[suffix](path, [x.numpy()], expected)
+        for one, other in zip(found, expected, strict=True):
+            assert difference(one, other) is None, difference(one, other)
     return "written"
+
+
+def run_onnx_file(path: Path, given: list[np.ndarray], expected: list[np.ndarray]) -> list[np.ndarray]:
+    return run_onnx(path.read_bytes(), *given)
+
+
+RUNS = {".onnx": run_onnx_file, ".so": run_library}
 
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("seed", range(60))
-def test_files_of_random_functions_go_every_way(seed: int, tmp_path: Path):
-    assert outcome(seed, str(tmp_path))
+@pytest.mark.parametrize("suffix", [".onnx", ".so"])
+def test_files_of_random_functions_go_every_way(suffix: str, seed: int, tmp_path: Path):
+    if suffix == ".so" and not can_link():
+        pytest.skip("nothing links libraries here")
+    assert outcome(suffix, seed, str(tmp_path))
 
 
-def main(number: int, first: int) -> None:
+def main(suffix: str, number: int, first: int) -> None:
     found: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + number):
             try:
-                found[outcome(seed, folder)] += 1
+                found[outcome(suffix, seed, folder)] += 1
             except AssertionError as error:
                 print(f"seed {seed} differs:\n{Writer(seed).text()}\n{error}", flush=True)
                 found["DIFFERS"] += 1
@@ -137,4 +164,4 @@ def main(number: int, first: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

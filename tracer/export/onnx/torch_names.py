@@ -12,6 +12,7 @@ from fusegrad.tracer.export.dims import axes_of_inputs
 from fusegrad.tracer.export.files import ExportError, check_target, write_whole
 from fusegrad.tracer.export.onnx.builder import OPSET
 from fusegrad.tracer.export.onnx.model_file import onnx_file
+from fusegrad.tracer.export.ways import whole_program
 
 
 def export(
@@ -53,7 +54,7 @@ def export(
     given = dynamic_shapes
     if dynamic_axes:
         given = axes_of_inputs(model, args, kwargs or {}, dynamic_axes, input_names or ())
-    program = captured(model, args, kwargs, given, whole=True)
+    program = captured(model, args, kwargs, given, whole_program)
     opset = None if opset_version is None else max(opset_version, OPSET)
     data = _named(onnx_file(program, opset), input_names or (), output_names or ())
     if path is None:

@@ -1,7 +1,7 @@
 """Loop bodies: rolled loops go in; ones whose round is compiled once, or written out rounds, come out.
 
-Where there are few rounds that could share a kernel they are written out instead: then they are compiled like
-any other equations.
+Rounds that could share kernels are written out, so many of them that a kernel is long enough: these are one
+round then. Where there are few, all are, and are compiled like any other equations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fusegrad.compiler.native.rounds import RoundsOfCalls
 from fusegrad.compiler.placement.memory_plan import Placed
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.loop_distribution import distributed
-from fusegrad.compiler.program.periodic_plan import rounds_apart
+from fusegrad.compiler.program.periodic_plan import rounds_apart, rounds_of_turn
 from fusegrad.compiler.program.pipeline import clone_op
 from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import Params
@@ -27,12 +27,13 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.branch import flattened
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
-from fusegrad.tracer.ir.rolled import ROLLED, Body, unrolled
+from fusegrad.tracer.ir.pullback import fresh
+from fusegrad.tracer.ir.rolled import ROLLED, Body, WrittenOut, unrolled
 from fusegrad.tracer.loops.rolling import TURN
 
-# Rounds of no more equations than this, in all, are written out where they could share kernels; and of no
-# more when they are lowered, of which sorting a row takes a dozen.
-MOST_WRITTEN_OUT, MOST_LOWERED = 2000, 5000
+# Rounds of more equations than this, in all, stay rounds: longer kernels take LLVM longer, and a long loop is
+# hardly faster for them.
+MOST_WRITTEN_OUT = 2000
 # Rounds that take and give so many elements in all run in one native call, where a small one counts as so
 # many: in between, Python sees to signals. That is a few hundredths of a second.
 AT_ONCE, SMALL_ROUND = 1 << 24, 1 << 10
@@ -55,15 +56,21 @@ def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Gra
     def compiled(body: Body, carried: int) -> Body:
         return CompiledBody(body.graph, carried, program_of)
 
-    apart: dict[Any, bool] = {}
+    @functools.cache
+    def together(body: Body, rounds: int) -> int:
+        return _rounds_together(body, rounds, program_of)
 
-    def is_apart(loop: Equation) -> bool:
-        key = loop.params["body"], loop.params["rounds"]
-        if _is_open(loop) and key not in apart:
-            apart[key] = _pays_to_write_out(loop, program_of)
-        return apart.get(key, False)
-
-    return _with_bodies(distributed(unrolled(_with_bodies(graph, flat), is_apart)), compiled)
+    graph, names = _with_bodies(graph, flat), {v.name for v in graph.inputs}
+    names |= {v.name for e in graph.equations for v in e.outputs}
+    equations: list[Equation] = []
+    for equation in graph.equations:
+        hands_on = _is_open(equation) and not equation.params["rows"]
+        if hands_on and len(equation.outputs) == equation.params["carried"]:
+            number = together(equation.params["body"], equation.params["rounds"])
+            equations += _in_turns(equation, number, names)
+        else:
+            equations.append(equation)
+    return _with_bodies(distributed(Graph(graph.inputs, tuple(equations), graph.outputs)), compiled)
 
 
 def _is_open(equation: Equation) -> bool:
@@ -83,16 +90,35 @@ def _with_bodies(graph: Graph, made: Callable[[Body, int], Body]) -> Graph:
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-def _pays_to_write_out(loop: Equation, program_of: Callable[[Graph], Any]) -> bool:
-    """Whether rounds that only hand on tensors are few, and could share kernels."""
-    params, body = loop.params, loop.params["body"]
-    has_rows = params["rows"] or len(loop.outputs) > params["carried"]
-    if has_rows or params["rounds"] * len(body.graph.equations) > MOST_WRITTEN_OUT:
-        return False
+def _rounds_together(body: Body, rounds: int, program_of: Callable[[Graph], Any]) -> int:
+    """How many rounds of so many are to be one: those that could share kernels."""
+    if rounds * len(body.graph.equations) > MOST_WRITTEN_OUT:
+        return 1
     program = program_of(passes.optimise(body.graph))
-    if params["rounds"] * len(program.graph.equations) > MOST_LOWERED:
-        return False
-    return not rounds_apart(program.steps, TURN)
+    if rounds_apart(program.steps, TURN):
+        return 1
+    return rounds_of_turn(rounds, len(program.graph.equations)) or max(1, rounds)
+
+
+def _in_turns(loop: Equation, number: int, names: set[str]) -> list[Equation]:
+    """The loop with so many of its rounds as one, and those that are left over written out behind it.
+
+    names: those that are taken; its own are added.
+    """
+    params, body = loop.params, loop.params["body"].graph
+    turns, rest = divmod(params["rounds"], number)
+    if number == 1:
+        return [loop]
+    if turns == 1:
+        return [*WrittenOut(loop, names).equations()]
+    own = {v.name for v in body.inputs}
+    made = tuple([fresh(v.name, v.type, own) for v in loop.outputs])
+    turn = Equation(ROLLED, body.inputs, {**params, "rounds": number}, made, loop.source)
+    whole = Body(unrolled(Graph(body.inputs, (turn,), made), _is_open))
+    then = tuple([fresh(v.name, v.type, names) for v in loop.outputs])
+    left = replace(loop, inputs=(*then, *loop.inputs[len(then) :]), params={**params, "rounds": rest})
+    by_turns = replace(loop, params={**params, "body": whole, "rounds": turns}, outputs=then)
+    return [by_turns, *WrittenOut(left, names).equations()]
 
 
 class CompiledBody(Body):

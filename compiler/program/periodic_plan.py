@@ -127,12 +127,18 @@ def _periodic(kinds: Sequence[int], middle: int) -> tuple[int, int, int] | None:
 def _divided_into_turns(first: int, end: int, period: int) -> Iterator[_Turns]:
     """Turns of few rounds; and of as many as leave the least to plan: those of one, and those left over."""
     rounds = (end - first) // period - FIRST_ROUNDS - LAST_ROUNDS
-    least = -(-SMALLEST_TURN // period)
-    lengths = [n for n in range(least, 2 * least) if rounds // n >= FEWEST_TURNS]
-    if lengths:
-        least_to_plan = min(lengths, key=lambda n: n + rounds % n)
-        for length in dict.fromkeys([min(SHORT_TURN, least_to_plan), least_to_plan]):
-            yield _Turns(first + FIRST_ROUNDS * period, length * period, rounds // length, length)
+    least_to_plan = rounds_of_turn(rounds, period)
+    for length in dict.fromkeys([min(SHORT_TURN, least_to_plan), least_to_plan]) if least_to_plan else ():
+        yield _Turns(first + FIRST_ROUNDS * period, length * period, rounds // length, length)
+
+
+def rounds_of_turn(rounds: int, equations: int) -> int:
+    """How many of so many rounds of so many equations to plan for all, and to have share kernels; 0 where
+    they are so few that all of them are one plan.
+    """
+    least = -(-SMALLEST_TURN // equations)
+    lengths = (n for n in range(least, 2 * least) if rounds // n >= FEWEST_TURNS)
+    return min(lengths, key=lambda n: n + rounds % n, default=0)
 
 
 # Planning one for all.

@@ -349,13 +349,13 @@ def unrolled(graph: Graph, which: Callable[[Equation], bool] = lambda equation: 
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     for equation in graph.equations:
         if equation.op is ROLLED and which(equation):
-            equations += _WrittenOut(equation, names).equations()
+            equations += WrittenOut(equation, names).equations()
         else:
             equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-class _WrittenOut:
+class WrittenOut:
     """A loop whose rounds are written out. names: those that are taken; its own are added."""
 
     def __init__(self, loop: Equation, names: set[str]) -> None:

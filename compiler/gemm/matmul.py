@@ -30,7 +30,7 @@ from fusegrad.compiler.llvm.target import Target, host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
-from fusegrad.eager.core.sizes import broadcast_shapes
+from fusegrad.eager.core.sizes import broadcast_shapes, has_symbols
 from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Multiplications below which a product is not divided: sharing costs more than it saves.
@@ -131,8 +131,10 @@ def own_text(symbol: str, dtype: np.dtype, blocks: Iterable[Sequence[int]]) -> s
     return _module(DTYPES[short].product, short, symbol, tuple(tiles))
 
 
-def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[Tile]:
-    """The tiles of a product, in any of its parts."""
+def _tiles(dtype: np.dtype, block: Sequence[Any]) -> set[Tile]:
+    """The tiles of a product, in any of its parts; of open sizes all that there are."""
+    if has_symbols((block[M], block[N], block[PART])):
+        return {*matmul_kernel.all_tiles(host())}
     parts = [block[PART], block[M if block[BY_ROWS] else N] - block[PART] * (block[PARTS] - 1)]
     sizes = {(part, block[N]) if block[BY_ROWS] else (block[M], part) for part in parts}
     return {tile for m, n in sizes for tile in matmul_kernel.tiles_for(m, n, short_name(dtype), host())}
@@ -351,6 +353,16 @@ def _unplaced_block(x: Layout, y: Layout, itemsize: int, target: Target, cores: 
     """See `product_block`, for memory that begins at 0. Layers have the same products, and most of them are
     the same for all sizes of a program. target, cores: of this machine, which decide with the sizes.
     """
+    block = _block_of_parts(x, y, itemsize, _division)
+    if block is not None and block[PARTS] > 1 and block[B + 3] and not _is_tiled(block):
+        _divide_unpacked(block)
+    return block
+
+
+def _block_of_parts(
+    x: Layout, y: Layout, itemsize: int, division: Callable[..., tuple[Any, Any, int]]
+) -> list[Any] | None:
+    """See `product_block`, for memory that begins at 0, and parts as `division` says."""
     x, y = _rows_together(as_matrix(x, True), as_matrix(y, False))
     left, right = _matrix(x, itemsize), _matrix(y, itemsize)
     if left is None or right is None:
@@ -360,15 +372,21 @@ def _unplaced_block(x: Layout, y: Layout, itemsize: int, target: Target, cores: 
     if folded is None:
         return None
     counts, folded_steps = folded
-    block = [m, n, k, *counts, *_division(m, n, k, counts[0] * counts[1], bool(right[1]))]
+    block = [m, n, k, *counts, *division(m, n, k, counts[0] * counts[1], bool(right[1]))]
     for layout, (leading, transposed, _), (s0, s1) in zip(
         (x, y), (left, right), folded_steps[:2], strict=True
     ):
         block += [0, layout.offset * itemsize, leading, transposed, s0, s1]
-    block += [0, 0, n, 0, *folded_steps[2]]
-    if block[PARTS] > 1 and right[1] and not _is_tiled(block):
-        _divide_unpacked(block)
-    return block
+    return [*block, 0, 0, n, 0, *folded_steps[2]]
+
+
+def whole_block(x: Layout, y: Layout, itemsize: int, places: Sequence[tuple[int, Any]]) -> list[Any]:
+    """The same for sizes that may be open, as one task, whatever the size."""
+    found = _block_of_parts(x, y, itemsize, lambda m, n, k, batch, transposed: (1, m, 1))
+    assert found is not None, "products that BLAS cannot read are copied or opaque"
+    for at, (slot, start) in zip((A, B, C), places, strict=True):
+        found[at], found[at + 1] = slot, found[at + 1] + start
+    return found
 
 
 def _divide_unpacked(block: list[int]) -> None:

@@ -32,6 +32,7 @@ from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
+from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Equation
 
 # A block, in 8-byte places: tasks; the parts of the columns of an image, and the columns of each; rows,
@@ -56,25 +57,27 @@ Place = tuple[int, int]
 
 def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) -> NativeCall:
     """The native call of an op. layouts: how its operands lie; places: slots and byte offsets of these and of
-    the result.
+    the result. Where sizes are open, columns are not divided.
     """
     shapes = [layout.shape for layout in layouts]
+    cores = 1 if has_symbols(tuple(shapes)) else threads.cores()
     (entries, channels, *planes), taps = shapes[1], equation.params["taps"]
     size, dtype = equation.output.dtype.itemsize, short_name(equation.output.dtype)
     area = math.prod(planes)
     rows = [channel * area + tap for channel in range(channels) for tap in taps]
     forward = equation.op is not KERNEL_GRADIENT
-    windows: tuple[int, ...] = equation.params["count"]
+    windows: tuple[Any, ...] = equation.params["count"]
     m = shapes[0][0] if forward else shapes[0][1]
     n, k = len(rows), math.prod(windows)
     if forward:
         n, k = k, n
     # Images are tasks of their own; where they are few, and where they are added up, columns are divided.
-    wanted = -(-threads.cores() // entries) if forward else threads.cores()
-    is_few = wanted * STRIP <= n <= FEW_STRIPS * STRIP  # each part has a strip, and what is left over counts
+    wanted = -(-cores // entries) if forward and cores > 1 else cores
+    # Each part has a strip, and what is left over counts.
+    is_few = cores > 1 and wanted * STRIP <= n <= FEW_STRIPS * STRIP
     whole = VECTOR if wanted > 1 and is_few else STRIP
     part = -(-n // (wanted * whole)) * whole
-    parts = -(-n // part)
+    parts = -(-n // part) if cores > 1 else 1
     block = [parts * entries if forward else parts, parts, part, m, n, k, windows[-1], planes[-1]]
     block += [entries, channels * area]
     offsets = [*(layout.offset for layout in layouts), 0]
@@ -82,9 +85,12 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
     for slot, start in (*lies[:2], lies[-1], lies[2]):
         block += [slot, start]
     block += rows
-    sizes = {min(part, n), n - part * (parts - 1)}
-    tiles = {tile for count in sizes for tile in matmul_kernel.tiles_for(m, count, dtype, host())}
-    pieces = _pieces(windows[-1], host().lanes(size)) if forward else 0
+    tiles = {*matmul_kernel.all_tiles(host())}
+    if not has_symbols((m, n)):
+        sizes = {min(part, n), n - part * (parts - 1)}
+        tiles = {tile for count in sizes for tile in matmul_kernel.tiles_for(m, count, dtype, host())}
+    in_place = forward and not has_symbols((windows[-1],))
+    pieces = _pieces(windows[-1], host().lanes(size)) if in_place else 0
     kind = equation.op.name, dtype, tuple(sorted(tiles)), pieces
     work = math.prod(block[M : K + 1]) * block[IMAGES] // 8
     return NativeCall(partial(_code, *kind), block, work, partial(_written, *kind))

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.library import driver
-from fusegrad.compiler.library.parts import native
+from fusegrad.compiler.library.forms import native
 from fusegrad.compiler.llvm.llvm_jit import Module
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
@@ -77,8 +77,8 @@ def cfunc(function: Callable[..., Any], example_args: Any) -> CFunction:
     )
     made = native(program)
     text = driver.text(_NAME, made, program.data)
-    values = [*program.arguments, *made.part.outputs]
-    single = len(made.part.outputs) == 1 and all(
+    values = [*program.arguments, *made.results]
+    single = len(made.results) == 1 and all(
         not value.shape and value.dtype.name in _NUMBERS for value in values
     )
     if single:

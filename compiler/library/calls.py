@@ -6,69 +6,105 @@ What a part needs for a call it takes from `malloc` and gives back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from fusegrad.compiler.library.forms import Form, Native
 from fusegrad.compiler.library.parts import Choice, Loop, Part, Piece, Stretch
 from fusegrad.compiler.library.plan import Code, Plan
+from fusegrad.compiler.library.size_code import SizeCode, block_of
 from fusegrad.compiler.runtime.allocator import aligned
 from fusegrad.tracer.ir.graph import Value
 
 
-def entry_function(
-    name: str, part: Part, arguments: Sequence[Value], places: Mapping[Value, str]
-) -> list[str]:
-    """`NAME(argument..., result...)`, with all that it calls. places: of inputs that are no arguments."""
-    given = [f"%a{i}" for i in range(len(arguments))]
-    results = [f"%r{i}" for i in range(len(part.outputs))]
-    lines = [f"define i32 @{name}({_pointers([*given, *results])}) {{", "entry:"]
+def entry_function(name: str, native: Native, data: Sequence[str]) -> list[str]:
+    """`NAME(size..., argument..., result...)`, with all that it calls. data: the addresses of what the graph
+    takes behind the arguments.
+    """
+    given = [f"%a{i}" for i in range(native.arguments)]
+    results = [f"%r{i}" for i in range(len(native.results))]
+    sizes = [f"%s{i}" for i in range(len(native.ranges))]
+    functions = []
+    lines = [f"define i32 @{name}({_parameters(sizes, [*given, *results])}) {{", "entry:"]
     missing = "false"
     for number, address in enumerate((*given, *results)):
         lines.append(f"  %null{number} = icmp eq ptr {address}, null")
         lines.append(f"  %missing{number} = or i1 {missing}, %null{number}")
         missing = f"%missing{number}"
-    known = {**dict(zip(arguments, given, strict=True)), **places}
-    taken = [known[value] for value in part.inputs]
+    inside = "true"
+    for number, (size, (least, most)) in enumerate(zip(sizes, native.ranges, strict=True)):
+        lines += [
+            f"  %enough{number} = icmp sge i64 {size}, {least}",
+            f"  %few{number} = icmp sle i64 {size}, {most}",
+            f"  %within{number} = and i1 %enough{number}, %few{number}",
+            f"  %inside{number} = and i1 {inside}, %within{number}",
+        ]
+        inside = f"%inside{number}"
+    passed = _parameters(sizes, [*given, *data, *results])
     lines += [
-        f"  br i1 {missing}, label %missed, label %work",
+        f"  br i1 {missing}, label %missed, label %there",
         "missed:",
         f"  ret i32 {Code.NO_ADDRESS:d}",
-        "work:",
-        f"  %code = call i32 @{name}.part({_pointers([*taken, *results])})",
-        "  ret i32 %code",
-        "}",
+        "there:",
+        f"  br i1 {inside}, label %try0, label %other",
     ]
-    return [*_part_functions(f"{name}.part", part), *lines]
+    for number, form in enumerate(native.forms):
+        functions += [*_part_functions(f"{name}.form{number}", form.part, form.sizes)]
+        functions += _holds_function(f"{name}.holds{number}", form)
+        following = f"%try{number + 1}" if number + 1 < len(native.forms) else "%other"
+        lines += [
+            f"try{number}:",
+            f"  %holds{number} = call i1 @{name}.holds{number}({_parameters(sizes, [])})",
+            f"  br i1 %holds{number}, label %work{number}, label {following}",
+            f"work{number}:",
+            f"  %code{number} = call i32 @{name}.form{number}({passed})",
+            f"  ret i32 %code{number}",
+        ]
+    return [*functions, *lines, "other:", f"  ret i32 {Code.OTHER_SIZES:d}", "}"]
 
 
-def _part_functions(name: str, part: Part) -> Iterator[str]:
+def _holds_function(name: str, form: Form) -> list[str]:
+    """Whether a form is right for some sizes."""
+    code = SizeCode(form.sizes)
+    found = code.holds(form.holds)
+    head = f"define internal i1 @{name}({_parameters([f'%s{i}' for i in range(len(form.sizes))], [])}) {{"
+    return [head, "entry:", *code.lines, f"  ret i1 {found}", "}"]
+
+
+def _parameters(sizes: Sequence[str], addresses: Sequence[str]) -> str:
+    return ", ".join([*(f"i64 {size}" for size in sizes), *(f"ptr {address}" for address in addresses)])
+
+
+def _part_functions(name: str, part: Part, sizes: Sequence[str]) -> Iterator[str]:
     """The function of a part, and those of its pieces."""
     plan = part.straight()
     if plan is not None:
-        yield from _stretch_function(name, plan)
+        yield from _stretch_function(name, plan, sizes)
         return
     for number, piece in enumerate(part.pieces):
         own = f"{name}.{number}"
         if isinstance(piece, Stretch):
-            yield from _stretch_function(own, piece.plan)
+            yield from _stretch_function(own, piece.plan, sizes)
         elif isinstance(piece, Choice):
-            yield from _part_functions(f"{own}.then", piece.then)
-            yield from _part_functions(f"{own}.otherwise", piece.otherwise)
+            yield from _part_functions(f"{own}.then", piece.then, sizes)
+            yield from _part_functions(f"{own}.otherwise", piece.otherwise, sizes)
         else:
-            yield from _part_functions(own, piece.body)
-    yield from _Pieces(name, part).function()
+            yield from _part_functions(own, piece.body, sizes)
+    yield from _Pieces(name, part, sizes).function()
 
 
-def _pointers(addresses: Sequence[str]) -> str:
-    return ", ".join(f"ptr {address}" for address in addresses)
+def _begun(name: str, inputs: int, outputs: int, memory: Any, code: SizeCode) -> list[str]:
+    """The head of a function up to where it has memory, `%arena`, at a line of the caches.
 
-
-def _begun(name: str, inputs: int, outputs: int, memory: int) -> list[str]:
-    """The head of a function up to where it has memory, `%arena`, at a line of the caches."""
+    code: computes the numbers that the function has of open sizes.
+    """
     given = [f"%a{i}" for i in range(inputs)] + [f"%r{i}" for i in range(outputs)]
+    bytes_ = code.of(memory + 64)
     return [
-        f"define internal i32 @{name}({_pointers(given)}) {{",
+        f"define internal i32 @{name}({_parameters(code.sizes, given)}) {{",
         "entry:",
-        f"  %taken = call ptr @malloc(i64 {memory + 64})",
+        *code.lines,
+        f"  %taken = call ptr @malloc(i64 {bytes_})",
         "  %none = icmp eq ptr %taken, null",
         "  br i1 %none, label %full, label %work",
         "full:",
@@ -81,26 +117,30 @@ def _begun(name: str, inputs: int, outputs: int, memory: int) -> list[str]:
     ]
 
 
-def _copied(to: str, source: str, size: int) -> str:
+def _copied(to: str, source: str, size: str) -> str:
     return f"  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {size}, i1 false)"
 
 
-def _stretch_function(name: str, plan: Plan) -> list[str]:
+def _stretch_function(name: str, plan: Plan, sizes: Sequence[str]) -> list[str]:
     """The native functions of a plan in a row."""
-    blocks: dict[tuple[int, ...], str] = {}
-    constants = []
+    code = SizeCode(sizes)
+    blocks: dict[tuple[Any, ...], str] = {}
+    constants, lines = [], []
     for step in plan.steps:
         if tuple(step.block) not in blocks:
-            blocks[tuple(step.block)] = block = f"@{name}.block{len(blocks)}"
-            numbers = ", ".join(f"i64 {number}" for number in step.block)
+            block = f"@{name}.block{len(blocks)}"
+            numbers = ", ".join(f"i64 {number if isinstance(number, int) else 0}" for number in step.block)
             constants.append(f"{block} = private constant [{len(step.block)} x i64] [{numbers}]")
-    lines = _begun(name, len(plan.inputs), len(plan.results), plan.memory)
+            if not all(isinstance(number, int) for number in step.block):
+                lines += block_of(code, step.block, f"%block{len(blocks)}", block)
+                block = f"%block{len(blocks)}"
+            blocks[tuple(step.block)] = block
     slots = plan.arrays + 2
     lines.append(f"  %slots = alloca [{slots} x ptr], align 16")
     memory = {array: f"%a{array}" for array in range(len(plan.inputs))}
     for array, start in plan.own.items():
         memory[array] = f"%own{array}"
-        lines.append(f"  %own{array} = getelementptr i8, ptr %arena, i64 {start}")
+        lines.append(f"  %own{array} = getelementptr i8, ptr %arena, i64 {code.of(start)}")
     for number, result in enumerate(plan.results):
         if result.direct:
             memory[result.array] = f"%r{number}"
@@ -111,31 +151,31 @@ def _stretch_function(name: str, plan: Plan) -> list[str]:
     for step in plan.steps:
         lines.append(f"  call void @{step.symbol}(ptr %slots, ptr {blocks[tuple(step.block)]})")
     for number, result in enumerate(plan.results):
-        if not result.direct and result.size:
-            lines.append(
-                f"  %from{number} = getelementptr i8, ptr {memory[result.array]}, i64 {result.start}"
-            )
-            lines.append(_copied(f"%r{number}", f"%from{number}", result.size))
+        if not result.direct:
+            start, size = code.of(result.start), code.of(result.size)
+            lines.append(f"  %from{number} = getelementptr i8, ptr {memory[result.array]}, i64 {start}")
+            lines.append(_copied(f"%r{number}", f"%from{number}", size))
     sound = "true"
     for number, check in enumerate(plan.checks):
-        width = f"i{8 * check.dtype.itemsize}"
-        lines.append(f"  %at{number} = getelementptr i8, ptr {memory[check.array]}, i64 {check.start}")
+        width, start = f"i{8 * check.dtype.itemsize}", code.of(check.start)
+        lines.append(f"  %at{number} = getelementptr i8, ptr {memory[check.array]}, i64 {start}")
         lines.append(f"  %seen{number} = load {width}, ptr %at{number}")
         lines.append(f"  %right{number} = icmp eq {width} %seen{number}, {check.expected}")
         lines.append(f"  %sound{number} = and i1 {sound}, %right{number}")
         sound = f"%sound{number}"
     lines.append("  call void @free(ptr %taken)")
     lines += [f"  %code = select i1 {sound}, i32 {Code.OK:d}, i32 {Code.REFUSED:d}", "  ret i32 %code", "}"]
-    return [*constants, *lines]
+    head = _begun(name, len(plan.inputs), len(plan.results), plan.memory, code)
+    return [*constants, *head, *lines]
 
 
 class _Pieces:
     """The function of a part of several pieces: it calls theirs, and decides between them."""
 
-    def __init__(self, name: str, part: Part) -> None:
-        self.name, self.part = name, part
+    def __init__(self, name: str, part: Part, sizes: Sequence[str]) -> None:
+        self.name, self.part, self.code = name, part, SizeCode(sizes)
         self.lines: list[str] = []
-        self.memory = 0
+        self.memory: Any = 0
         self.places = {value: f"%a{i}" for i, value in enumerate(part.inputs)}
         for number, value in enumerate(part.outputs):
             self.places.setdefault(value, f"%r{number}")
@@ -154,9 +194,9 @@ class _Pieces:
                 self._loop(number, piece)
         for number, value in enumerate(self.part.outputs):
             if self.places[value] != f"%r{number}":
-                self.lines.append(_copied(f"%r{number}", self.places[value], _bytes_of(value)))
+                self.lines.append(_copied(f"%r{number}", self.places[value], self._size(value)))
         return [
-            *_begun(self.name, len(self.part.inputs), len(self.part.outputs), self.memory),
+            *_begun(self.name, len(self.part.inputs), len(self.part.outputs), self.memory, self.code),
             "  %said = alloca i32, align 4",
             f"  store i32 {Code.OK:d}, ptr %said",
             *self.lines,
@@ -170,10 +210,16 @@ class _Pieces:
 
     def _room(self, value: Value) -> str:
         """Memory for a value between two pieces."""
-        place = f"%own{self.memory}"
-        self.lines.append(f"  {place} = getelementptr i8, ptr %arena, i64 {self.memory}")
-        self.memory += max(64, aligned(_bytes_of(value)))
+        return self._bytes(_bytes_of(value))
+
+    def _bytes(self, count: Any) -> str:
+        place = f"%own{len(self.lines)}"
+        self.lines.append(f"  {place} = getelementptr i8, ptr %arena, i64 {self.code.of(self.memory)}")
+        self.memory = self.memory + aligned(count)
         return place
+
+    def _size(self, value: Value) -> str:
+        return self.code.of(_bytes_of(value))
 
     def _addresses(self, piece: Piece, first: int = 0) -> list[str]:
         """Of what a piece takes, from an input on, and of what it gives."""
@@ -182,7 +228,7 @@ class _Pieces:
     def _call(self, function: str, addresses: Sequence[str], label: str) -> None:
         """A call of a function, behind which the next lines follow if all is well."""
         self.lines += [
-            f"  %{label}.code = call i32 @{function}({_pointers(addresses)})",
+            f"  %{label}.code = call i32 @{function}({_parameters(self.code.sizes, addresses)})",
             f"  store i32 %{label}.code, ptr %said",
             f"  %{label}.well = icmp eq i32 %{label}.code, {Code.OK:d}",
             f"  br i1 %{label}.well, label %{label}, label %end",
@@ -204,16 +250,16 @@ class _Pieces:
 
     def _loop(self, number: int, piece: Loop) -> None:
         """Rounds that write by turns into the results and into memory of their own."""
-        carried, sizes = piece.carried, [_bytes_of(v) for v in piece.outputs[: piece.carried]]
+        carried, sizes = piece.carried, [self._size(v) for v in piece.outputs[: piece.carried]]
         results = [self.places[value] for value in piece.outputs]
         given = [self.places[value] for value in piece.inputs]
         others = [self._room(value) for value in piece.outputs[:carried]]
         kept = piece.outputs[carried + 1 :] if piece.tested else ()
         for value, address, place in zip(kept, given, results[carried + 1 :], strict=False):
-            self.lines.append(_copied(place, address, _bytes_of(value)))
+            self.lines.append(_copied(place, address, self._size(value)))
         for address, place, size in zip(given, results, sizes, strict=False):
             self.lines.append(_copied(place, address, size))
-        test = self._test() if piece.tested else ""
+        test = self._bytes(1) if piece.tested else ""
         self.lines += [f"  br label %begin{number}", f"begin{number}:", f"  br label %loop{number}"]
         self.lines.append(f"loop{number}:")
         count = f"%count{number}"
@@ -223,7 +269,7 @@ class _Pieces:
         for one, two, result, other in zip(now, after, results, others, strict=False):
             self.lines.append(f"  {one} = phi ptr [{result}, %begin{number}], [{two}, %next{number}]")
             self.lines.append(f"  {two} = phi ptr [{other}, %begin{number}], [{one}, %next{number}]")
-        self.lines.append(f"  {count}.more = icmp slt i64 {count}, {piece.rounds}")
+        self.lines.append(f"  {count}.more = icmp slt i64 {count}, {self.code.of(piece.rounds)}")
         self.lines.append(f"  br i1 {count}.more, label %round{number}, label %left{number}")
         self.lines.append(f"round{number}:")
         taken = [*now, *self._rows(number, piece, given), *given[carried + piece.rows :]]
@@ -248,13 +294,6 @@ class _Pieces:
         if piece.tested:
             self.lines.append(f"  store i64 {count}, ptr {results[carried]}")
 
-    def _test(self) -> str:
-        """Memory for a truth."""
-        place = f"%own{self.memory}"
-        self.lines.append(f"  {place} = getelementptr i8, ptr %arena, i64 {self.memory}")
-        self.memory += 64
-        return place
-
     def _rows(self, number: int, piece: Loop, given: Sequence[str]) -> list[str]:
         """The addresses of what a round gets of its own."""
         rows = range(piece.carried, piece.carried + piece.rows)
@@ -268,13 +307,13 @@ class _Pieces:
     def _row(self, number: int, piece: Loop, name: str, address: str, value: Value) -> str:
         index = f"%count{number}"
         if piece.backwards:
-            self.lines.append(f"  %{name}.back = sub i64 {piece.rounds - 1}, {index}")
+            self.lines.append(f"  %{name}.back = sub i64 {self.code.of(piece.rounds - 1)}, {index}")
             index = f"%{name}.back"
-        size = _bytes_of(value) // max(1, value.shape[0])
-        self.lines.append(f"  %{name}.start = mul i64 {index}, {size}")
+        size = math.prod(value.shape[1:]) * value.dtype.itemsize
+        self.lines.append(f"  %{name}.start = mul i64 {index}, {self.code.of(size)}")
         self.lines.append(f"  %{name} = getelementptr i8, ptr {address}, i64 %{name}.start")
         return f"%{name}"
 
 
-def _bytes_of(value: Value) -> int:
+def _bytes_of(value: Value) -> Any:
     return math.prod(value.shape) * value.dtype.itemsize

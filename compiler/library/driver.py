@@ -17,7 +17,7 @@ import numpy as np
 from fusegrad.compiler.artefacts.form import Artefact, packed
 from fusegrad.compiler.codegen.kernel_cache import joined
 from fusegrad.compiler.library.calls import entry_function
-from fusegrad.compiler.library.parts import Native
+from fusegrad.compiler.library.forms import Native
 from fusegrad.compiler.library.plan import Code
 from fusegrad.compiler.llvm.target import LEVELS, Level
 from fusegrad.tracer.ir.graph import Value
@@ -104,7 +104,7 @@ def _function(name: str, native: Native, places: Mapping[Value, str]) -> str:
     lines = [own, "declare ptr @malloc(i64)", "declare void @free(ptr)"]
     if "@llvm.memcpy.p0.p0.i64(" not in own:
         lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    return "\n".join([*lines, *entry_function(name, native.part, native.arguments, places), ""])
+    return "\n".join([*lines, *entry_function(name, native, [*places.values()]), ""])
 
 
 def _of_level(text: str, level: str) -> str:
@@ -121,8 +121,8 @@ def _of_level(text: str, level: str) -> str:
 def _chosen(name: str, natives: Mapping[str, Native]) -> str:
     """The function that takes the best of those that the machine can run."""
     best, native = next(iter(natives.items()))
-    count = len(native.arguments) + len(native.part.outputs)
-    given = ", ".join(f"ptr %x{i}" for i in range(count))
+    count, sizes = native.arguments + len(native.results), len(native.ranges)
+    given = ", ".join([*(f"i64 %s{i}" for i in range(sizes)), *(f"ptr %x{i}" for i in range(count))])
     lines = [f"define i32 @{name}({given}) {_for_oldest(best)} {{", "entry:"]
     for number, level in enumerate(natives):
         own = level_name(name, level)

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.artefacts.form import Artefact
+from fusegrad.compiler.kernel.scalar import short_name
 from fusegrad.compiler.library import driver
-from fusegrad.compiler.library.parts import Native, native
+from fusegrad.compiler.library.forms import Native, native
 from fusegrad.compiler.library.plan import MEANINGS, Code
 from fusegrad.compiler.llvm.llvm_jit import object_code
 from fusegrad.compiler.llvm.target import LEVELS, host, written_for
@@ -126,7 +127,7 @@ def _levels_here() -> Sequence[str]:
 
 def _results(natives: Mapping[str, Native]) -> list[Value]:
     """The results, which are the same at all levels."""
-    return [*next(iter(natives.values())).part.outputs]
+    return [*next(iter(natives.values())).results]
 
 
 def _symbols(name: str, program: Program) -> dict[Value, str]:
@@ -155,18 +156,26 @@ def _told(name: str, program: Program, natives: Mapping[str, Native]) -> Artefac
         "function": name,
         "captured": program.name,
         "instructions": [*natives],
-        "arguments": [f"{v.name}: {type_text(v.type)}" for v in program.arguments],
-        "results": [type_text(value.type) for value in _results(natives)],
+        "arguments": [f"{v.name}: {_type(program, v)}" for v in program.arguments],
+        "results": [_type(program, value) for value in _results(natives)],
     }
     return Artefact("library", facts, {"graph": print_graph(program.graph).encode()})
+
+
+def _type(program: Program, value: Value) -> str:
+    """`f32[batch, 8]`."""
+    shape = ", ".join(str(n) if program.open is None else program.open.size_text(n) for n in value.shape)
+    return f"{short_name(value.dtype)}[{shape}]"
 
 
 def _header(name: str, program: Program, natives: Mapping[str, Native], names: Mapping[Value, str]) -> str:
     """The C header."""
     big, taken = name.upper(), {name, *names.values()}
+    sizes = [_unused(_identifier(n), taken) for n in (program.open.names if program.open else ())]
     given = [(_c_type(v), _unused(_identifier(v.name), taken), v) for v in program.arguments]
     made = [(_c_type(v), _unused(f"result{i}", taken), v) for i, v in enumerate(_results(natives))]
-    parameters = [f"const {kind} *{n}" for kind, n, _ in given] + [f"{kind} *{n}" for kind, n, _ in made]
+    parameters = [f"int64_t {n}" for n in sizes]
+    parameters += [f"const {kind} *{n}" for kind, n, _ in given] + [f"{kind} *{n}" for kind, n, _ in made]
     lines = [
         f"/* {program.name}, compiled by fusegrad for {' and '.join(natives)}.",
         "",
@@ -187,8 +196,10 @@ def _header(name: str, program: Program, natives: Mapping[str, Native], names: M
         "};",
         "",
     ]
+    for n, (least, most) in zip(sizes, program.open.ranges if program.open else (), strict=True):
+        lines.append(f"/* {n}: from {least} to {most} */")
     for _, n, value in (*given, *made):
-        lines.append(f"/* {n}: {type_text(value.type)} */")
+        lines.append(f"/* {n}: {_type(program, value)} */")
     lines += [f"int32_t {name}({', '.join(parameters) or 'void'});", ""]
     if names:
         lines.append("/* What the function was exported with, to be written anew between calls. */")
@@ -237,20 +248,37 @@ def _linked(linker: Sequence[str], code: bytes) -> bytes:
 
 def _check(name: str, program: Program, natives: Mapping[str, Native], library: bytes) -> None:
     """Call the library with the examples, at each level. Raises ExportError where it gives others."""
-    expected = [e for e in program.expected if isinstance(e, np.ndarray)]
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, f"{name}.so")
         with open(path, "wb") as file:
             file.write(library)
-        loaded, given = ctypes.CDLL(path), [np.ascontiguousarray(t.array) for t in program.examples]
+        loaded = ctypes.CDLL(path)
         for function in (name, *(driver.level_name(name, level) for level in natives)):
-            results = [np.empty(value.shape, value.dtype) for value in _results(natives)]
-            code = loaded[function](*(ctypes.c_void_p(a.ctypes.data) for a in (*given, *results)))
-            wrong: Any = f"the code {code}" if code else None
-            for result, known in zip(results, expected, strict=True):
-                wrong = wrong or difference(result, known)
-            if wrong:
-                raise ExportError(
-                    f"export: {function} of {program.name} gives something else than eager: {wrong}"
-                )
+
+            def compare(closed: Program, function: str = function) -> None:
+                wrong = _difference(loaded[function], program, closed)
+                if wrong:
+                    raise ExportError(
+                        f"export: {function} of {program.name} gives something else than eager: {wrong}"
+                    )
+
+            program.try_each(compare)
         _ctypes.dlclose(loaded._handle)
+
+
+def _difference(function: Any, program: Program, closed: Program) -> str | None:
+    """How what a library gives for a program's examples differs from eager's results; None if it does not.
+
+    closed: the program at the sizes of its examples.
+    """
+    expected = [e for e in closed.expected if isinstance(e, np.ndarray)]
+    given = [np.ascontiguousarray(t.array) for t in closed.examples]
+    results = [np.empty(e.shape, e.dtype) for e in expected]
+    sizes = [] if program.open is None else program.open.told(given, program.arguments)
+    code = function(
+        *map(ctypes.c_int64, sizes), *(ctypes.c_void_p(a.ctypes.data) for a in (*given, *results))
+    )
+    if code:
+        return f"the code {code}, {MEANINGS[Code(code)]}"
+    found = map(difference, results, expected)
+    return next(filter(None, found), None)

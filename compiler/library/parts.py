@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fusegrad.compiler.library.plan import Functions, Plan, plan, refusal
-from fusegrad.tracer.export.program import Program
 from fusegrad.tracer.ir.branch import BRANCH
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.ir.rolled import ROLLED
@@ -122,18 +121,3 @@ def _control(name: str, equation: Equation, functions: Functions) -> Choice | Lo
     return Loop(
         inputs, outputs, body, params["rounds"], params["carried"], params["rows"], params["backwards"]
     )
-
-
-class Native(NamedTuple):
-    """An exported function as native code. texts: LLVM IR of the functions that its pieces call."""
-
-    part: Part
-    arguments: tuple[Value, ...]
-    texts: list[str]
-
-
-def native(program: Program) -> Native:
-    """How a library computes what was captured. Raises ExportError for what it cannot."""
-    functions = Functions()
-    made = part(program.name, program.graph, functions)
-    return Native(made, program.arguments, functions.texts())

@@ -19,17 +19,20 @@ from fusegrad.compiler.base.solver_ops import Solver
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.codegen.kernel_cache import kernel_name
 from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.library.size_code import bits
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed
-from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
+from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint, Room
 from fusegrad.compiler.program.program import Program
 from fusegrad.compiler.runtime.allocator import aligned
 from fusegrad.eager.core.families import View, contiguous_layout
 from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.program import guard_text
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, source_text
 from fusegrad.tracer.ir.passes import optimise
+from fusegrad.tracer.ir.symbolic_sizes import largest
 
 clone_op = REGISTRY["clone"]
 
@@ -42,6 +45,7 @@ class Code(IntEnum):
     REFUSED = 2
     NO_ADDRESS = 3
     OTHER_MACHINE = 4
+    OTHER_SIZES = 5
 
 
 MEANINGS = {
@@ -50,14 +54,15 @@ MEANINGS = {
     Code.REFUSED: "an index is out of range, or something else of which eager would raise an error",
     Code.NO_ADDRESS: "an address is null",
     Code.OTHER_MACHINE: "the processor, or the system, lacks the instructions",
+    Code.OTHER_SIZES: "it was not compiled for these sizes",
 }
 
 
 class NativeStep(NamedTuple):
-    """A call of a native function of (slots, block)."""
+    """A call of a native function of (slots, block). Of open sizes there are expressions in the block."""
 
     symbol: str
-    block: list[int]
+    block: list[Any]
 
 
 class Result(NamedTuple):
@@ -68,8 +73,8 @@ class Result(NamedTuple):
 
     value: Value
     array: int
-    start: int
-    size: int
+    start: Any
+    size: Any
     direct: bool
 
 
@@ -77,7 +82,7 @@ class Check(NamedTuple):
     """What must be in an array after a run, or the function refuses."""
 
     array: int
-    start: int
+    start: Any
     dtype: np.dtype[Any]
     expected: int
 
@@ -94,8 +99,8 @@ class Plan(NamedTuple):
     steps: list[NativeStep]
     results: list[Result]
     checks: list[Check]
-    own: dict[int, int]
-    memory: int
+    own: dict[int, Any]
+    memory: Any
 
 
 class Functions:
@@ -103,7 +108,7 @@ class Functions:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        self._products: dict[str, list[list[int]]] = {}
+        self._products: dict[str, list[list[Any]]] = {}
 
     def have(self, symbol: str, text: Callable[[], str]) -> str:
         """The symbol of a function, whose LLVM IR is asked for if there is none of that name."""
@@ -111,7 +116,7 @@ class Functions:
             self._texts[symbol] = text()
         return symbol
 
-    def product(self, dtype: str, block: list[int]) -> str:
+    def product(self, dtype: str, block: list[Any]) -> str:
         """The symbol of the function for matrix products of a dtype, of which this is one."""
         self._products.setdefault(dtype, []).append(block)
         return f"product_{dtype}"
@@ -126,22 +131,59 @@ class Functions:
 
 
 class _Laid(Placed):
-    """A program in memory of which nothing is compiled."""
+    """A program in memory of which nothing is compiled. Where sizes are open, numbers are expressions."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.blueprint, self.sizes, self.arrays, self.batches = blueprint, PLAIN, blueprint.arrays, []
-        self._place_arena()
+        rooms = [room for step in blueprint.rooms for room in step]
+        if any(has_symbols((self._bytes(room),)) for room in rooms):
+            self._place_open_arena()
+        else:
+            self._place_arena()
 
-    def block(self, number: int) -> list[int]:
+    def _bytes(self, room: Room) -> Any:
+        return room.size if room.form is None else room.form.scratch_bytes(PLAIN)
+
+    def _place_open_arena(self) -> None:
+        """Offsets in the arena, where what lives no more leaves its place to what has the same size."""
+        self.offsets: dict[Any, Any] = {}
+        self.arena_bytes: Any = 0
+        free: dict[str, list[Any]] = {}
+        lives: dict[Any, tuple[int, str]] = {}  # by offset, the last step, and the size
+        for number, rooms in enumerate(self.blueprint.rooms):
+            for offset, (until, size) in [*lives.items()]:
+                if until < number:
+                    free.setdefault(size, []).append(offset)
+                    del lives[offset]
+            for room in rooms:
+                bytes_, size = self._bytes(room), str(self._bytes(room))
+                if type(bytes_) is int and not bytes_:
+                    continue
+                if room.over in self.offsets:
+                    offset = self.offsets[room.over]
+                    size = lives[offset][1]
+                elif free.get(size):
+                    offset = free[size].pop()
+                else:
+                    offset, self.arena_bytes = self.arena_bytes, self.arena_bytes + aligned(bytes_)
+                self.offsets[room.key], lives[offset] = offset, (room.until, size)
+
+    def block(self, number: int) -> list[Any]:
         """That of a kernel."""
         form, step = self.blueprint.forms[number], self.blueprint.steps[number]
         assert form is not None
         scratch = len(self.arrays) + 1, self.offsets.get(step, 0)
-        return form.block(PLAIN, self._place, scratch, 0)
+        return form.block(PLAIN, self._place, scratch, 0, bits)
 
-    def product(self, number: int) -> list[int]:
+    def product(self, number: int) -> list[Any]:
         """That of a matrix product."""
-        return self._product_use(number, None).block
+        layouts = self.blueprint.layouts[number]
+        assert layouts is not None
+        if not has_symbols(layouts):
+            return self._product_use(number, None).block
+        (equation,) = self.blueprint.steps[number].equations
+        values = map(self.blueprint.sources.base, (*equation.values(), equation.output))
+        return matmul.whole_block(*layouts, equation.output.dtype.itemsize, [*map(self._place, values)])
 
 
 def plan(name: str, whole: Graph, functions: Functions) -> Plan:
@@ -162,13 +204,13 @@ def plan(name: str, whole: Graph, functions: Functions) -> Plan:
         if isinstance(value, Value):
             array, start = _place(program, value)
             taken = {result.array for result in found if result.direct}
-            direct = array >= len(graph.inputs) and array not in taken and start == 0
+            direct = array >= len(graph.inputs) and array not in taken and type(start) is int and not start
             found.append(Result(value, array, start, math.prod(value.shape) * value.dtype.itemsize, direct))
     taken = {result.array for result in found if result.direct}
     for value, array in laid.arrays.items():
         if array >= len(graph.inputs) and array not in taken:
             own[array] = memory
-            memory += aligned(max(1, math.prod(value.shape)) * value.dtype.itemsize)
+            memory += aligned(largest(1, math.prod(value.shape)) * value.dtype.itemsize)
     checks = [Check(laid.arrays[v], 0, v.dtype, 1) for v in program.checks]
     for value, right in zip(program.graph.outputs[count:], expected, strict=True):
         checks.append(Check(*_place(program, value), value.dtype, right))
@@ -206,7 +248,7 @@ def _expected(name: str, guard: Equation) -> int:
     return int(expected)
 
 
-def _place(program: Program, value: Value) -> tuple[int, int]:
+def _place(program: Program, value: Value) -> tuple[int, Any]:
     """Where a result is after a run: its array, and from which byte on."""
     layout = program.sources.layout(value)
     assert layout is not None and layout.strides == contiguous_layout(value.shape).strides, "it lies in rows"
@@ -224,7 +266,7 @@ def _step(laid: _Laid, number: int, functions: Functions) -> NativeStep | None:
         symbol, text = use.written()
         return NativeStep(functions.have(symbol, lambda: text), use.block)
     if form is not None:
-        if not any(form.counts):
+        if not any(has_symbols((n,)) or n for n in form.counts):
             return None
         symbol = kernel_name(form.kernel)
         functions.have(symbol, lambda: module_text(form.kernel, symbol, host()))

@@ -31,6 +31,7 @@ from fusegrad.compiler.runtime.allocator import aligned
 from fusegrad.eager.core.dtypes import FROM_SHORT
 from fusegrad.eager.core.sizes import Symbol
 from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.ir.symbolic_sizes import largest, smallest
 
 # How many elements one chunk of a loop has at least, for cheap work; a chunk that computes
 # exponentials is shorter. Chunks are what threads share.
@@ -39,6 +40,13 @@ MOST_CHUNKS = 64
 
 # Gives the slot and the byte offset of a value.
 Placing = Callable[[Value], tuple[int, int]]
+
+
+def number_bits(value: Any, dtype: str) -> int:
+    """A number as the low bytes of an 8-byte place."""
+    packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
+    bits: int = struct.unpack("<q", packed.ljust(8, b"\0"))[0]
+    return bits
 
 
 class Cut:
@@ -79,7 +87,7 @@ class KernelForm:
         for value, (_, dtype) in zip(bound.numbers, kernel.numbers, strict=True):
             if isinstance(value, Symbol):
                 self.numbers.append((len(self.recipe), value, dtype))
-            self.recipe.append(0 if isinstance(value, Symbol) else _number_bits(value, dtype))
+            self.recipe.append(0 if isinstance(value, Symbol) else number_bits(value, dtype))
         self.placed: list[tuple[int, Value]] = []
         buffers = (*kernel.inputs, *kernel.outputs)
         for buffer, argument in zip(buffers, (*bound.inputs, *bound.outputs), strict=True):
@@ -99,11 +107,12 @@ class KernelForm:
         total = math.prod([sizes[a] for a in self.cut.loop])
         if entries:
             return total // entries, entries
-        count = max(1, min(MOST_CHUNKS, math.prod(sizes) * self.cut.work // CHUNK_WORK, total))
+        # Of open sizes these are expressions.
+        count = largest(1, smallest(MOST_CHUNKS, math.prod(sizes) * self.cut.work // CHUNK_WORK, total))
         length = -(-total // count)
         unit = 64 if self.cut.chunked else BLOCK if self.cut.in_blocks else 1
         length = -(-length // unit) * unit
-        return length, -(-total // length) if total else 1
+        return length, largest(1, -(-total // largest(1, length)))
 
     def accumulator_places(self, sizes: Sequence[int]) -> tuple[list[int], int]:
         """Offsets of the outer accumulators in a chunk's scratch, and the size of it."""
@@ -113,19 +122,29 @@ class KernelForm:
             end += aligned(size * math.prod([sizes[a] for a in axes]))
         return places, end
 
-    def scratch_bytes(self, sizes: Any) -> int:
-        """Bytes of scratch that a run takes."""
+    def scratch_bytes(self, sizes: Any) -> Any:
+        """Bytes of scratch that a run takes; of open sizes an expression."""
         if not self.cut.accumulators:
             return 0
         own = sizes.of(self.sizes)
-        return self.accumulator_places(own)[1] * max(1, self.chunks(own)[1])
+        return self.accumulator_places(own)[1] * largest(1, self.chunks(own)[1])
 
-    def block(self, sizes: Any, place: Placing, scratch: tuple[int, int], entries: int) -> list[int]:
-        """The block of one use of the kernel; see `kernel_parts.Block`, and `chunks` for `entries`."""
+    def block(
+        self,
+        sizes: Any,
+        place: Placing,
+        scratch: tuple[int, int],
+        entries: int,
+        bits: Callable[[Any, str], Any] = number_bits,
+    ) -> list[int]:
+        """The block of one use of the kernel; see `kernel_parts.Block`, and `chunks` for `entries`.
+
+        bits: gives a number of a dtype as the low bytes of a place.
+        """
         block: list[int] = [n if type(n) is int else sizes.of(n) for n in self.recipe]
         own = block[: len(self.sizes)]
         for at, value, dtype in self.numbers:
-            block[at] = _number_bits(sizes.of(value), dtype)
+            block[at] = bits(sizes.of(value), dtype)
         for at, value in self.placed:
             block[at], start = place(value)
             block[at + 1] += start
@@ -143,10 +162,3 @@ def kernel_form(bound: BoundKernel, cuts: dict[int, Cut]) -> KernelForm:
     """The form of one use; how a kernel is cut is found out once."""
     cut = cuts.get(id(bound.kernel)) or cuts.setdefault(id(bound.kernel), Cut(bound.kernel))
     return KernelForm(bound, cut)
-
-
-def _number_bits(value: Any, dtype: str) -> int:
-    """A number as the low bytes of an 8-byte place."""
-    packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
-    bits: int = struct.unpack("<q", packed.ljust(8, b"\0"))[0]
-    return bits

@@ -68,7 +68,7 @@ def can_link() -> bool:
 
 def run_library(path, given, expected):
     """What a library's function gives for arrays; expected: arrays like its results."""
-    results = [np.full_like(array, 7) for array in expected]
+    results = [np.full(array.shape, 7, array.dtype) for array in expected]
     function = getattr(ctypes.CDLL(str(path)), path.stem)
     code = function(*(ctypes.c_void_p(array.ctypes.data) for array in (*given, *results)))
     assert code == 0, f"the code {code}"

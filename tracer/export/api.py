@@ -29,7 +29,7 @@ FORMATS: dict[str, tuple[str, Callable[[Program], bytes]]] = {
     ".fgx": ("the graph itself, for `fusegrad.export.load`", graph_file),
 }
 
-OPEN = (".fgx", ".onnx")  # those that may leave sizes open
+OPEN = (".fgx", ".onnx", ".so", ".o")  # those that may leave sizes open
 
 COMMON = "x86-64"
 
@@ -58,9 +58,9 @@ def export(
     Where the run branched on the values of tensors, `.onnx`, `.so` and `.o` have both sides, for which the
     function runs again; `.py`, `.dot` and `.html` say so at the branch (the `.py` file raises for data that
     take the other side, and so does `.fgx`).
-    dynamic_shapes: sizes that stay open in `.onnx` and `.fgx`, as in `torch.export`: by parameter's name or
-    position, for each tensor a dict of axes and `Dim`s (or names): `{"x": {0: "batch"}}`. The function runs
-    at a few sizes then, and must do the same for all.
+    dynamic_shapes: sizes that stay open in `.onnx`, `.fgx`, `.so` and `.o`, as in `torch.export`: by
+    parameter's name or position, for each tensor a dict of axes and `Dim`s (or names): `{"x": {0: "batch"}}`.
+    The function runs at a few sizes then, and must do the same for all. In C they are its first arguments.
     architecture: of the machines that `.so` and `.o` are for: "x86-64", or "aarch64" (for 64-bit ARM; it is
     not run here, but the same steps are, compiled for this machine).
 

@@ -25,7 +25,7 @@ from fusegrad.tracer.export.dims import OpenAxes
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.program import Program, captured_program, function_name
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Subgraph, Value, source_text
-from fusegrad.tracer.ir.symbolic_sizes import Sizes
+from fusegrad.tracer.ir.symbolic_sizes import Dim, Sizes
 
 Point = Mapping[str, int]  # a size for each name
 
@@ -50,6 +50,14 @@ class OpenSizes:
         names = dict(zip(self.sizes.names, self.names, strict=True))
         named = re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), code)
         return named[1:-1] if named[1:-1].isidentifier() else named
+
+    def size_text(self, size: Any) -> str:
+        """A size in the user's names."""
+        return self.text(size.code) if isinstance(size, Dim) else str(size)
+
+    def told(self, given: Sequence[np.ndarray], arguments: Sequence[Value]) -> list[int]:
+        """The sizes of a call with these arrays for the arguments."""
+        return [given[arguments.index(value)].shape[axis] for value, axis in self.places]
 
     def refuse_fixed(self, equation: Equation) -> None:
         """Raises ExportError if somebody has asked for a size as a number since the last time."""

@@ -389,6 +389,24 @@ OPERANDS |= {Dim, Quotient}
 dtypes.PYTHON_TYPES.update({Dim: dtypes.int64, Quotient: dtypes.float32})
 
 
+def smallest(*sizes: Any) -> Any:
+    """The smallest of some sizes, of which no guard says which one it is."""
+    return _extreme("min", min, sizes)
+
+
+def largest(*sizes: Any) -> Any:
+    """The largest of some sizes."""
+    return _extreme("max", max, sizes)
+
+
+def _extreme(name: str, of: Callable[..., Any], sizes: Sequence[Any]) -> Any:
+    owner = next((size.sizes for size in sizes if type(size) is Dim), None)
+    if owner is None:
+        return of(sizes)
+    code = f"{name}({','.join(map(_text, sizes))})"
+    return Dim(owner, {(code,): 1}, of(map(_hint, sizes)))
+
+
 def likely(size: Any) -> int:
     """The size in the call that is compiled: for choices that are right either way, which are no guards."""
     return size.likely() if type(size) is Dim else size

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.onnx.builder import Builder, Handle
 from fusegrad.tracer.export.onnx.emission import emit, forward_graph
 from fusegrad.tracer.export.open_sizes import OpenSizes
 from fusegrad.tracer.export.program import Program, branched, difference, guard_text
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
-from fusegrad.tracer.ir.symbolic_sizes import Dim
 
 IR_VERSION = 9  # onnxruntime 1.15 and later read it
 
@@ -103,7 +103,7 @@ def _value_info(
     onnx: Any, sizes: OpenSizes | None, name: str, shape: tuple[Any, ...], dtype: np.dtype
 ) -> Any:
     """A value's name and type; open sizes are said in the user's names."""
-    listed = [sizes.text(n.code) if sizes and isinstance(n, Dim) else n for n in shape]
+    listed = [sizes.size_text(n) if sizes and has_symbols((n,)) else n for n in shape]
     return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(dtype), listed)
 
 

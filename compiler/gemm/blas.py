@@ -55,12 +55,20 @@ def _address(library: ctypes.CDLL, symbol: str) -> int:
 
 def _scipy_routines() -> dict[str, int]:
     import scipy
-    from numba.core.extending import get_cython_function_address
+    from scipy.linalg import cython_blas, cython_lapack
 
     folder = os.path.join(os.path.dirname(os.path.dirname(scipy.__file__)), "scipy.libs")
     for path in glob.glob(os.path.join(folder, _LIBRARY)):
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(path).scipy_openblas_set_num_threads(1)
-    found = {n: get_cython_function_address("scipy.linalg.cython_blas", n) for n in _BLAS}
-    found |= {n: get_cython_function_address("scipy.linalg.cython_lapack", n) for n in _LAPACK}
-    return found
+    found = {name: _of_cython(cython_blas, name) for name in _BLAS}
+    return found | {name: _of_cython(cython_lapack, name) for name in _LAPACK}
+
+
+def _of_cython(module: Any, name: str) -> int:
+    """The address of a function that a module of Cython's gives others."""
+    given, python = module.__pyx_capi__[name], ctypes.pythonapi
+    python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer = python.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return pointer(given, python.PyCapsule_GetName(given)) or 0

@@ -3,35 +3,32 @@
 LLVM's work is the better part of most first calls. So each module has a thread of its own, and whoever needs
 the address of something in it waits for it then: LLVM works on as many modules as there are cores, and Python
 goes on planning meanwhile. What an earlier process left in the cache's folder (`compiler/artefacts`) is taken
-from there, and LLVM is not asked.
-
-Importing this imports Numba, as does whatever needs `jit`; `import fusegrad` does not.
+from there, and LLVM is not asked, nor loaded: that is `llvm_work`, which is imported for the first text that
+nobody has compiled yet.
 """
 
 from __future__ import annotations
 
 import _thread
 import atexit
-import ctypes
 import functools
 import hashlib
+import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-
-import llvmlite.binding as llvm
-from llvmlite.binding import ffi
 
 from fusegrad.compiler.artefacts import folder
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.uninterrupted import Finished, Running, undisturbed
-from fusegrad.compiler.llvm.target import Level, instructions, level_machine, target_machine
+from fusegrad.compiler.llvm import image
+from fusegrad.compiler.llvm.image import Image, Unlinkable, add_symbols as add_symbols
+from fusegrad.compiler.llvm.target import Level, host_facts
 from fusegrad.eager import forks
 
 
@@ -48,130 +45,6 @@ class Statistics:
     seconds = 0.0
 
 
-# The engine.
-
-
-@functools.cache
-def _engine() -> Any:
-    """What holds the machine code of this process, and knows where its symbols are."""
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
-
-
-@undisturbed
-def add_symbols(addresses: Mapping[str, int]) -> None:
-    """Make functions and variables known by name to the modules that are compiled from now on."""
-    for name, address in addresses.items():
-        llvm.add_symbol(name, address)
-
-
-# LLVM at work. llvmlite has one lock for all that LLVM does, since modules of one context must not be touched
-# by two threads at once. Ours have contexts of their own; what takes long is called past it.
-
-
-def _past_the_lock(function: Any) -> Any:
-    return getattr(function, "_cfn", function)
-
-
-_run_passes = _past_the_lock(ffi.lib.LLVMPY_RunNewModulePassManager)
-_emit = _past_the_lock(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
-_ASSEMBLY, _OBJECT = 0, 1
-
-
-class _Work:
-    """LLVM IR to be made machine code in three parts, of which `run` takes long.
-
-    Python is asked for as little as possible meanwhile: it lets a thread wait for milliseconds where another
-    one computes.
-    """
-
-    def __init__(self, text: str, kind: int, machine: Any = None) -> None:
-        """kind: whether object code or assembly. machine: LLVM's idea of the one that it is for (None: this).
-        Raises RuntimeError for what is no LLVM IR.
-        """
-        self._kind = kind
-        self._machine = machine = machine or target_machine()
-        self._context = context = llvm.create_context()
-        self._module = module = llvm.parse_assembly(text, context)
-        # A module must go before its context; Python may collect them in any order.
-        self._close = weakref.finalize(self, _close, module, context)
-        module.data_layout, module.triple = str(machine.target_data), machine.triple
-        module.verify()
-        self._passes = _passes()
-        self._builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-        self._message = ffi.OutputString()
-        self._buffer: Any = None
-
-    def run(self) -> None:
-        """Let LLVM do its work."""
-        with _addresses_as_written():
-            _run_passes(self._passes, self._module, self._builder)
-            self._buffer = _emit(self._machine, self._module, self._kind, self._message)
-
-    def code(self) -> bytes:
-        """What came of it, once. Raises RuntimeError where LLVM could not do it."""
-        buffer, self._buffer = self._buffer, None
-        with self._message:
-            if not buffer:
-                raise RuntimeError(f"LLVM gives no machine code: {self._message}")
-            try:
-                start = ffi.lib.LLVMPY_GetBufferStart(buffer)
-                return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(buffer))
-            finally:
-                ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
-                self._close()
-
-
-def _close(*things: Any) -> None:
-    for thing in things:
-        thing.close()
-
-
-def _passes() -> Any:
-    """A pass list of our own.
-
-    Our code comes with its vectors and its loops as they should be: what is left to do is variables into
-    registers, loops turned so that they test at the end, and what is computed twice. Numba's list, or LLVM's
-    own for -O2, takes five times as long and its code is no faster.
-    """
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_loop_simplify_pass()
-    passes.add_lcssa_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_new_gvn_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    return passes
-
-
-_setting = threading.Lock()
-_compiling_now = 0
-
-
-@contextmanager
-def _addresses_as_written() -> Iterator[None]:
-    """Inside, LLVM does not look for other ways to count addresses on in loops.
-
-    The writer has put in front of a loop what can be; looking takes a tenth of the time of all that LLVM
-    does. It is a setting of the process, so what Numba compiles next must find it as it is.
-    """
-    _count(1)
-    try:
-        yield
-    finally:
-        _count(-1)
-
-
-def _count(change: int) -> None:
-    global _compiling_now
-    with _setting:
-        before, _compiling_now = _compiling_now, _compiling_now + change
-        if not (before and _compiling_now):
-            llvm.set_option("fusegrad", f"-disable-lsr={'true' if _compiling_now else 'false'}")
-
-
 # What processes leave for later ones.
 
 KIND = "machine code"
@@ -183,8 +56,10 @@ def _facts() -> list[Any]:
 
     Not the name that LLVM has for the processor: it decides in which order instructions stand, not which.
     """
-    machine, recipe = target_machine(), Path(__file__).read_bytes()
-    return [llvm.llvm_version_info, machine.triple, str(machine.target_data), instructions(), recipe]
+    recipe = [
+        (Path(__file__).parent / name).read_bytes() for name in ("llvm_work.py", "image.py", "target.py")
+    ]
+    return [*host_facts(), recipe]
 
 
 @functools.cache
@@ -201,10 +76,51 @@ def cache_key(text: str) -> str:
     return hashlib.sha256(_maker() + text.encode()).hexdigest() if folder.place() and _maker() else ""
 
 
-def _left(key: str) -> Artefact | None:
+class _Code:
+    """The machine code of a module, found or made.
+
+    Raises Unlinkable where it cannot be loaded here, or is no such thing.
+    """
+
+    def __init__(self, artefact: Artefact) -> None:
+        self.artefact, facts = artefact, artefact.facts
+        self.image: Image | None = None
+        if "image" in artefact.parts:
+            if artefact.kind != KIND or not image.are_used():
+                raise Unlinkable("it is of another machine")
+            self.image = Image.again(facts, artefact.parts["image"])
+            image.check(self.image)
+        elif artefact.kind != KIND or "object" not in artefact.parts:
+            raise Unlinkable("it is no machine code")
+
+    @classmethod
+    def of(cls, code: bytes, symbols: Sequence[str]) -> _Code:
+        """What LLVM has made."""
+        try:
+            if image.are_used():
+                made = image.linked(code, symbols)
+                return cls(Artefact(KIND, made.facts(), {"image": made.code}))
+        except Unlinkable as error:
+            debug.show(1, "LLVM loads an object", functools.partial(str, error))
+        return cls(Artefact(KIND, {"symbols": [*symbols]}, {"object": code}))
+
+    def addresses(self) -> dict[str, int]:
+        """Where its functions are, once they are in memory."""
+        if self.image is not None:
+            return image.loaded(self.image)
+        found: dict[str, int] = _llvm().loaded(self.artefact.parts["object"], self.artefact.facts["symbols"])
+        return found
+
+
+def _left(key: str) -> _Code | None:
     """The machine code that an earlier process left under a key."""
     artefact = folder.find(key) if key else None
-    return artefact if artefact is not None and artefact.kind == KIND else None
+    if artefact is None:
+        return None
+    try:
+        return _Code(artefact)
+    except (Unlinkable, LookupError, TypeError, ValueError):
+        return None
 
 
 # By keys, the module that was found for them: what has several kernels is loaded once.
@@ -213,14 +129,29 @@ _found: dict[tuple[str, ...], Module] = {}
 
 def left_for(text: str) -> Module | None:
     """The module that has the functions of LLVM IR, maybe beside others, where an earlier process left it."""
-    artefact = _left(cache_key(text))
-    if artefact is None:
+    code = _left(cache_key(text))
+    if code is None:
         return None
-    keys = tuple(artefact.facts["keys"])
+    facts = code.artefact.facts
+    keys = tuple(facts["keys"])
     with compiling:
         if keys not in _found:
-            _found[keys] = Module(text, artefact.facts["symbols"], code=artefact.parts["object"])
+            _found[keys] = Module(text, [*facts["symbols"]], code=code)
         return _found[keys]
+
+
+@functools.cache
+def _llvm() -> Any:
+    """LLVM, which is loaded when it is first needed, by the thread that needs it: another one would wait for
+    what this one is importing. Raises RuntimeError where the process ends.
+    """
+    from fusegrad.compiler.llvm import llvm_work
+
+    # To be called before llvmlite takes LLVM down; which it may have done by now, if the process was ending.
+    atexit.register(_at_exit)
+    if not threading.main_thread().is_alive():
+        raise RuntimeError("the process ends")
+    return llvm_work
 
 
 # From text to addresses.
@@ -248,12 +179,11 @@ class Module:
         turn: threading.Semaphore | None = None,
         aside: bool = False,
         keys: Sequence[str] | None = None,
-        code: bytes | None = None,
+        code: _Code | None = None,
     ) -> None:
         if keys is None and code is None:
             keys = [*filter(None, [cache_key(text)])]
-            left = _left(keys[0]) if keys else None
-            code = left.parts["object"] if left is not None else None
+            code = _left(keys[0]) if keys else None
         self._text, self._symbols = text, symbols
         self._addresses: dict[str, int] | None = None
         self.lost = self._shown = False
@@ -262,10 +192,10 @@ class Module:
         self._keys = keys or ()
         self.running: Running[None] | Finished[None] = Finished(None)
         if code is not None:
-            self._code: Callable[[], bytes] = lambda: code
+            self._code: Callable[[], _Code] = lambda: code
             return
-        work = undisturbed(_Work)(text, _OBJECT)
-        self._code = work.code
+        work = undisturbed(_llvm().object_work)(text)
+        self._code = lambda: _Code.of(work.code(), symbols)
 
         def run() -> None:
             with turn or nullcontext():
@@ -303,18 +233,16 @@ class Module:
         with _loading:
             if self._addresses is None:
                 try:
-                    engine, code = _engine(), self._code()
-                    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-                    engine.finalize_object()
-                    self._addresses = {name: engine.get_function_address(name) for name in self._symbols}
+                    code = self._code()
+                    self._addresses = code.addresses()
                 except BaseException:
                     self.lost = True
                     raise
                 Statistics.modules += 1
                 Statistics.found += self.found
                 del self._code
-                if self._keys:
-                    folder.keep(self._keys, Artefact(KIND, {"symbols": [*self._symbols]}, {"object": code}))
+                if self._keys and not self.found:
+                    folder.keep(self._keys, code.artefact)
             return self._addresses
 
 
@@ -338,22 +266,17 @@ def compile_module(text: str, symbols: Sequence[str]) -> list[int]:
         return list(Module(text, symbols).addresses().values())
 
 
-@undisturbed
 def assembly(text: str) -> str:
     """The machine code of LLVM IR for people to read."""
-    work = _Work(text, _ASSEMBLY)
-    work.run()
-    return work.code().decode()
+    made: bytes = undisturbed(_llvm().assembly)(text)
+    return made.decode()
 
 
-@undisturbed
 def object_code(text: str, level: Level) -> bytes:
     """The object of LLVM IR for all machines of a level, to be linked."""
     with compiling:
-        llvm.initialize_native_asmparser()  # for what is written as instructions
-        work = _Work(text, _OBJECT, level_machine(level))
-        work.run()
-        return work.code()
+        made: bytes = undisturbed(_llvm().object_for)(text, level)
+    return made
 
 
 def _wait_for_all() -> None:
@@ -369,11 +292,18 @@ def _before_fork() -> None:
     compiling.__enter__()
     _gate.acquire()
     _wait_for_all()
-    ffi.lib._lock.__enter__()
+    if _loaded() is not None:
+        _loaded().lock.__enter__()
+
+
+def _loaded() -> Any:
+    """LLVM, where this process has loaded it."""
+    return sys.modules.get("fusegrad.compiler.llvm.llvm_work")
 
 
 def _after_fork() -> None:
-    ffi.lib._lock.__exit__()
+    if _loaded() is not None:
+        _loaded().lock.__exit__()
     _gate.release()
     compiling.__exit__(None, None, None)
 

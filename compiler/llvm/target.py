@@ -2,25 +2,26 @@
 
 Whoever plans or writes code for a machine is given a `Target`, or takes the `host`'s. Nobody else asks which
 instructions there are, so code for any machine can be written on any other.
+
+LLVM is asked once on a machine: what it says is left in the cache, by what it looks at (`processor.py`).
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
-from numba.core.registry import cpu_target
-
+from fusegrad.compiler.artefacts import folder
+from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.base.uninterrupted import undisturbed
-
-_codegen = cpu_target.target_context.codegen()
+from fusegrad.compiler.llvm import image, processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,12 @@ def host() -> Target:
 
 
 @functools.cache
-@undisturbed
 def _host() -> Target:
     """The machine that this process runs on, with no more than Numba compiles for.
 
     NUMBA_ENABLE_AVX, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES may leave some out.
     """
-    present, told = llvm.get_host_cpu_features(), _codegen._tm_features.split(",")
-    features = {name for name, there in present.items() if there and f"+{name}" in told}
+    features = {*_machine()["present"]}
     avx512 = {"avx512f", "avx512vl"} <= features
     return Target(64 if avx512 else 32 if "avx2" in features else 16, avx512, _cache_bytes())
 
@@ -143,20 +142,79 @@ def _cache_bytes() -> float:
     return max(found) or math.inf
 
 
-def instructions() -> str:
-    """What there is and what there is not, of all that LLVM knows of such machines."""
-    return str(_codegen._tm_features)
+# What LLVM and Numba say.
+
+KIND = "machine"
+
+
+@functools.cache
+def _machine() -> Mapping[str, Any]:
+    """What LLVM says of this machine, now or to an earlier process."""
+    key = _key_of_machine()
+    artefact = folder.find(key) if key else None
+    if artefact is not None and artefact.kind == KIND:
+        return artefact.facts
+    facts = undisturbed(_asked)()
+    if key:
+        folder.keep([key], Artefact(KIND, facts))
+    return facts
+
+
+def _key_of_machine() -> str:
+    """The digest of all that it depends on; empty where there is no cache, or it cannot be told."""
+    seen = processor.seen() if folder.place() else None
+    if seen is None:
+        return ""
+    return hashlib.sha256(repr([seen, Path(__file__).read_bytes()]).encode()).hexdigest()
+
+
+def _asked() -> dict[str, Any]:
+    """version, triple, layout: LLVM's, of the system and its data; instructions: what there is and what there
+    is not, of all that LLVM knows of such machines; present: of these, what the processor has.
+    """
+    import llvmlite.binding as llvm
+
+    machine, instructions = target_machine(), str(_codegen()._tm_features)
+    told = {*instructions.split(",")}
+    present = [n for n, there in llvm.get_host_cpu_features().items() if there and f"+{n}" in told]
+    version, layout = [*llvm.llvm_version_info], str(machine.target_data)
+    return {
+        "version": version,
+        "triple": str(machine.triple),
+        "layout": layout,
+        "instructions": instructions,
+        "present": sorted(present),
+    }
+
+
+def host_facts() -> list[Any]:
+    """What machine code for this process depends on beside its text."""
+    return [_machine()[name] for name in ("version", "triple", "layout", "instructions")]
+
+
+@functools.cache
+def _codegen() -> Any:
+    """What Numba compiles for this machine."""
+    from numba.core.registry import cpu_target
+
+    return cpu_target.target_context.codegen()
 
 
 def target_machine() -> Any:
     """LLVM's idea of the machine: Numba's, which knows the settings of its users."""
+    import llvmlite.binding as llvm
+
     options: dict[str, Any] = {"opt": 3}
-    _codegen._customize_tm_options(options)
+    _codegen()._customize_tm_options(options)
+    if image.are_used():  # which lie anywhere, each with its constants beside its code
+        options |= {"reloc": "pic", "codemodel": "small"}
     return llvm.Target.from_default_triple().create_target_machine(**options)
 
 
 def level_machine(level: Level) -> Any:
     """LLVM's idea of all machines of a level, for code that may lie anywhere."""
+    import llvmlite.binding as llvm
+
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(level.triple)

@@ -208,7 +208,7 @@ class _Zones:
         place = ctypes.c_void_p.from_address(table + 8 * _SET_HANDLER).value
         self.set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(place or 0)
         # Arrays that go when the process ends are freed by all this, whatever has gone before.
-        for needed in (self, _known, _untouched, llvm_jit._engine()):
+        for needed in (self, _known, _untouched):
             python.Py_IncRef(ctypes.py_object(needed))
 
 

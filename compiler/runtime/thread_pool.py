@@ -85,8 +85,8 @@ class _Pool:
 def _pool() -> _Pool:
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         # The library of Numba's pool reads it when it is loaded.
-        with environment(GOMP_SPINCOUNT=str(_TURNS_OF_NUMBA)), contextlib.suppress(ImportError):
-            import numba.np.ufunc.omppool  # noqa: F401
+        with environment(GOMP_SPINCOUNT=str(_TURNS_OF_NUMBA)), contextlib.suppress(OSError):
+            ctypes.CDLL("libgomp.so.1")
     return _Pool()
 
 

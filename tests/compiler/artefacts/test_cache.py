@@ -21,7 +21,7 @@ import fusegrad as fg
 from fusegrad.compiler.artefacts import folder
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.codegen import kernel_cache
-from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.llvm import image, llvm_jit
 from fusegrad.compiler.llvm.llvm_jit import Statistics
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="the system has no owners and modes of files")
@@ -395,6 +395,7 @@ def test_explain_tells_hits_and_misses_and_why(cache: Path, monkeypatch: pytest.
 
 
 PROGRAM = """
+import sys
 import fusegrad as fg, fusegrad.compiler.llvm.llvm_jit as j
 fg.use_deterministic_algorithms(True)
 model = fg.nn.Sequential(fg.nn.Linear(64, 33), fg.nn.Tanh(), fg.nn.Linear(33, 5))
@@ -406,15 +407,20 @@ for _ in range(3):
     loss = step(fg.randn(40, 64)); loss.backward()
 print(float(loss).hex(), [float(p.grad.sum()).hex() for p in model.parameters()])
 print(j.Statistics.modules, j.Statistics.found)
+print(not {"numba", "llvmlite"} & sys.modules.keys())
 """
 
 
-def test_another_process_compiles_nothing_and_answers_with_the_same_bits() -> None:
+def test_another_process_compiles_nothing_and_answers_with_the_same_bits(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"  # of what has no source nothing is recorded
+    file.write_text(PROGRAM)
+
     def run() -> list[str]:
-        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
         assert not done.stderr
         return done.stdout.splitlines()
 
-    (cold, compiled), (warm, found) = run(), run()
+    (cold, compiled, _), (warm, found, without_llvm) = run(), run()
     assert cold == warm
-    assert compiled.split()[1] == "0" and len({*found.split()}) == 1
+    assert without_llvm == str(image.are_used()), "what is found needs neither llvmlite nor Numba"
+    assert compiled.split()[1] == "0" and {*found.split()} == {compiled.split()[0]} != {"0"}

@@ -62,9 +62,9 @@ def test_the_process_ends_while_something_is_planned(in_process: Callable[[str],
 def test_the_process_ends_while_llvm_is_at_work(in_process: Callable[[str], str]) -> None:
     """It ends once LLVM has left what it has begun with, and begins with nothing else."""
     program = """
-from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.llvm import llvm_work
 
-emit, at_work = llvm_jit._emit, threading.Event()
+emit, at_work = llvm_work._emit, threading.Event()
 
 def slow(*given):
     begun.append(1)
@@ -74,7 +74,7 @@ def slow(*given):
     done.append(1)
     return made
 
-llvm_jit._emit = slow
+llvm_work._emit = slow
 """
     assert in_process(program + LONG + "assert at_work.wait(60)") == "over 0\n"
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 import pytest
 from kernel_checks import program_of, tensor
 from llvmlite.binding import ffi
@@ -22,7 +21,7 @@ import fusegrad as fg
 from fusegrad.compiler.base import background
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.codegen import kernel_cache
-from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.llvm import image, llvm_jit, llvm_work
 from fusegrad.compiler.llvm.llvm_jit import Module, compile_module
 from fusegrad.compiler.runtime import threads
 
@@ -60,15 +59,15 @@ def result(module: Module) -> int:
 
 def emitting(monkeypatch: pytest.MonkeyPatch, first: Callable[[], Any]) -> None:
     """Have something done before LLVM makes machine code of a module."""
-    emit = llvm_jit._emit
-    monkeypatch.setattr(llvm_jit, "_emit", lambda *given: (first(), emit(*given))[1])
+    emit = llvm_work._emit
+    monkeypatch.setattr(llvm_work, "_emit", lambda *given: (first(), emit(*given))[1])
 
 
 @pytest.fixture
 def options(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What LLVM was told for the whole process, and "emitted" for each module."""
     told: list[str] = []
-    monkeypatch.setattr(llvm, "set_option", lambda name, option: told.append(option))
+    monkeypatch.setattr(llvm_work.llvm, "set_option", lambda name, option: told.append(option))
     emitting(monkeypatch, lambda: told.append("emitted"))
     return told
 
@@ -82,8 +81,8 @@ def test_modules_are_compiled_side_by_side(monkeypatch):
 
 def test_llvm_works_though_another_thread_has_the_lock_of_llvmlite(monkeypatch, options):
     held = threading.Event()
-    run_passes = llvm_jit._run_passes
-    monkeypatch.setattr(llvm_jit, "_run_passes", lambda *given: (held.wait(60), run_passes(*given)))
+    run_passes = llvm_work._run_passes
+    monkeypatch.setattr(llvm_work, "_run_passes", lambda *given: (held.wait(60), run_passes(*given)))
     module = begun(15)
     with ffi.lib._lock:
         held.set()
@@ -137,9 +136,9 @@ def test_llvm_has_no_more_modules_at_a_time_than_turns(monkeypatch):
             at_once[0] += by
             most[0] = max(most[0], at_once[0])
 
-    emit = llvm_jit._emit
+    emit = llvm_work._emit
     monkeypatch.setattr(
-        llvm_jit, "_emit", lambda *given: (count(1), time.sleep(0.01), emit(*given), count(-1))[2]
+        llvm_work, "_emit", lambda *given: (count(1), time.sleep(0.01), emit(*given), count(-1))[2]
     )
     turn = threading.Semaphore(2)
     modules = [Module(text, [name], turn) for name, text in map(giving, range(20, 26))]
@@ -164,7 +163,7 @@ def test_a_module_that_failed_is_compiled_anew(monkeypatch):
         return Module(text, [name])
 
     with monkeypatch.context() as patch:
-        patch.setattr(llvm_jit, "_emit", failing)
+        patch.setattr(llvm_work, "_emit", failing)
         with pytest.raises(MemoryError):
             code().addresses()
     assert result(code()) == result(code()) == 5
@@ -185,7 +184,7 @@ def test_a_kernel_that_failed_is_compiled_anew(monkeypatch, faults_are_covered):
     expected = x * 3.25 + 0.125
     with kernel_cache.cold():
         with monkeypatch.context() as patch:
-            patch.setattr(llvm_jit, "_emit", failing)
+            patch.setattr(llvm_work, "_emit", failing)
             assert (scaled(x) == expected).all()
         assert "MemoryError" in str(scaled.explain())
         scaled.clear()
@@ -226,7 +225,7 @@ def test_assembly_that_is_shown_is_of_the_code_that_runs(monkeypatch, options, c
 def test_what_numba_compiles_is_looked_through_for_addresses_as_ever(monkeypatch, options):
     assert result(begun(7)) == 7
     assert options == ["-disable-lsr=true", "emitted", "-disable-lsr=false"]
-    monkeypatch.setattr(llvm_jit, "_emit", failing)
+    monkeypatch.setattr(llvm_work, "_emit", failing)
     with pytest.raises(MemoryError):
         begun(8).addresses()
     assert options[3:] == ["-disable-lsr=true", "-disable-lsr=false"]
@@ -267,14 +266,14 @@ def test_an_interrupt_waits_until_a_module_is_done(monkeypatch):
 def test_an_interrupt_while_code_is_loaded_loads_it_once(monkeypatch):
     module = begun(13)
     loads = []
-    load = llvm.ObjectFileRef.from_data
+    load = image.loaded
 
-    def loading(code: bytes) -> Any:
+    def loading(code: image.Image) -> Any:
         loads.append(code)
         signal.raise_signal(signal.SIGINT)  # for the main thread, which waits
         return load(code)
 
-    monkeypatch.setattr(llvm.ObjectFileRef, "from_data", loading)
+    monkeypatch.setattr(image, "loaded", loading)
     with pytest.raises(KeyboardInterrupt):
         module.addresses()
     assert result(module) == 13 and len(loads) == 1
@@ -288,7 +287,7 @@ def test_code_that_could_not_be_loaded_is_compiled_anew(monkeypatch):
         return Module(text, [name])
 
     with monkeypatch.context() as patch:
-        patch.setattr(llvm.ObjectFileRef, "from_data", failing)
+        patch.setattr(image, "loaded", failing)
         for _ in range(2):
             with pytest.raises(MemoryError):
                 code().addresses()

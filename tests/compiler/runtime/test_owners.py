@@ -233,6 +233,7 @@ INSIDES = {
     r"from_address\(id\(|pythonapi|\bob_refcnt\b": {
         *(f"compiler/native/{name}.py" for name in ("layouts", "classes", "core")),
         "compiler/runtime/red_zones.py",  # NumPy's handler of memory, in a capsule
+        "compiler/gemm/blas.py",  # SciPy's routines, in capsules
     },
 }
 

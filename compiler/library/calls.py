@@ -17,9 +17,9 @@ from fusegrad.compiler.runtime.allocator import aligned
 from fusegrad.tracer.ir.graph import Value
 
 
-def entry_function(name: str, native: Native, data: Sequence[str]) -> list[str]:
+def entry_function(name: str, native: Native, data: Sequence[str], team: str = "") -> list[str]:
     """`NAME(size..., argument..., result...)`, with all that it calls. data: the addresses of what the graph
-    takes behind the arguments.
+    takes behind the arguments. team: where it stands how many threads share tasks, if any do.
     """
     given = [f"%a{i}" for i in range(native.arguments)]
     results = [f"%r{i}" for i in range(len(native.results))]
@@ -49,7 +49,7 @@ def entry_function(name: str, native: Native, data: Sequence[str]) -> list[str]:
         f"  br i1 {inside}, label %try0, label %other",
     ]
     for number, form in enumerate(native.forms):
-        functions += [*_part_functions(f"{name}.form{number}", form.part, form.sizes)]
+        functions += [*_part_functions(f"{name}.form{number}", form.part, form.sizes, team)]
         functions += _holds_function(f"{name}.holds{number}", form)
         following = f"%try{number + 1}" if number + 1 < len(native.forms) else "%other"
         lines += [
@@ -75,21 +75,21 @@ def _parameters(sizes: Sequence[str], addresses: Sequence[str]) -> str:
     return ", ".join([*(f"i64 {size}" for size in sizes), *(f"ptr {address}" for address in addresses)])
 
 
-def _part_functions(name: str, part: Part, sizes: Sequence[str]) -> Iterator[str]:
+def _part_functions(name: str, part: Part, sizes: Sequence[str], team: str) -> Iterator[str]:
     """The function of a part, and those of its pieces."""
     plan = part.straight()
     if plan is not None:
-        yield from _stretch_function(name, plan, sizes)
+        yield from _stretch_function(name, plan, sizes, team)
         return
     for number, piece in enumerate(part.pieces):
         own = f"{name}.{number}"
         if isinstance(piece, Stretch):
-            yield from _stretch_function(own, piece.plan, sizes)
+            yield from _stretch_function(own, piece.plan, sizes, team)
         elif isinstance(piece, Choice):
-            yield from _part_functions(f"{own}.then", piece.then, sizes)
-            yield from _part_functions(f"{own}.otherwise", piece.otherwise, sizes)
+            yield from _part_functions(f"{own}.then", piece.then, sizes, team)
+            yield from _part_functions(f"{own}.otherwise", piece.otherwise, sizes, team)
         else:
-            yield from _part_functions(own, piece.body, sizes)
+            yield from _part_functions(own, piece.body, sizes, team)
     yield from _Pieces(name, part, sizes).function()
 
 
@@ -121,7 +121,7 @@ def _copied(to: str, source: str, size: str) -> str:
     return f"  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {size}, i1 false)"
 
 
-def _stretch_function(name: str, plan: Plan, sizes: Sequence[str]) -> list[str]:
+def _stretch_function(name: str, plan: Plan, sizes: Sequence[str], team: str) -> list[str]:
     """The native functions of a plan in a row."""
     code = SizeCode(sizes)
     blocks: dict[tuple[Any, ...], str] = {}
@@ -148,8 +148,10 @@ def _stretch_function(name: str, plan: Plan, sizes: Sequence[str]) -> list[str]:
     for slot, address in sorted(slotted.items()):
         lines.append(f"  %slot{slot} = getelementptr ptr, ptr %slots, i64 {slot}")
         lines.append(f"  store ptr {address}, ptr %slot{slot}")
-    for step in plan.steps:
-        lines.append(f"  call void @{step.symbol}(ptr %slots, ptr {blocks[tuple(step.block)]})")
+    calls = [(step.symbol, blocks[tuple(step.block)]) for step in plan.steps]
+    alone = [f"  call void @{symbol}(ptr %slots, ptr {block})" for symbol, block in calls]
+    shared = team and any(step.is_shared for step in plan.steps)
+    lines += _shared(calls, alone, team) if shared else alone
     for number, result in enumerate(plan.results):
         if not result.direct:
             start, size = code.of(result.start), code.of(result.size)
@@ -167,6 +169,29 @@ def _stretch_function(name: str, plan: Plan, sizes: Sequence[str]) -> list[str]:
     lines += [f"  %code = select i1 {sound}, i32 {Code.OK:d}, i32 {Code.REFUSED:d}", "  ret i32 %code", "}"]
     head = _begun(name, len(plan.inputs), len(plan.results), plan.memory, code)
     return [*constants, *head, *lines]
+
+
+def _shared(calls: Sequence[tuple[str, str]], alone: Sequence[str], team: str) -> list[str]:
+    """Calls whose tasks threads share, if there are some; `alone` without."""
+    lines = [
+        f"  %threads = load i64, ptr {team}",
+        "  %several = icmp sgt i64 %threads, 1",
+        f"  %table = alloca [{2 * len(calls)} x ptr], align 16",
+        "  br i1 %several, label %together, label %alone",
+        "together:",
+    ]
+    for number, word in enumerate(word for symbol, block in calls for word in (f"@{symbol}", block)):
+        lines.append(f"  %entry{number} = getelementptr ptr, ptr %table, i64 {number}")
+        lines.append(f"  store ptr {word}, ptr %entry{number}")
+    return [
+        *lines,
+        f"  call void @fusegrad_team(ptr %table, i64 {len(calls)}, ptr %slots, i64 %threads)",
+        "  br label %computed",
+        "alone:",
+        *alone,
+        "  br label %computed",
+        "computed:",
+    ]
 
 
 class _Pieces:

@@ -19,6 +19,7 @@ from fusegrad.compiler.codegen.kernel_cache import joined
 from fusegrad.compiler.library.calls import entry_function
 from fusegrad.compiler.library.forms import Native
 from fusegrad.compiler.library.plan import Code
+from fusegrad.compiler.library.pool import pool_text, running
 from fusegrad.compiler.llvm.target import LEVELS, Level
 from fusegrad.tracer.ir.graph import Value
 
@@ -54,7 +55,7 @@ def library_text(
     """
     places, constants = _data(name, data, names)
     levels = [
-        _of_level(_function(level_name(name, level), native, places), level)
+        _of_level(_function(level_name(name, level), native, places, running(name)), level)
         for level, native in natives.items()
     ]
     lines = [
@@ -63,7 +64,8 @@ def library_text(
         f'@llvm.used = appending global [1 x ptr] [ptr @{name}.fusegrad], section "llvm.metadata"',
         *(_machine(level_name(name, level), level) for level in natives),
     ]
-    return "\n".join([joined(levels), *lines, _chosen(name, natives), ""])
+    pool = pool_text(name, LEVELS[next(iter(natives))].architecture)
+    return "\n".join([joined(levels), pool, *lines, _chosen(name, natives), ""])
 
 
 def level_name(name: str, level: str) -> str:
@@ -98,13 +100,15 @@ def _data(
     return places, lines
 
 
-def _function(name: str, native: Native, places: Mapping[Value, str]) -> str:
-    """The function of one level, with all that it calls. places: the addresses of data."""
+def _function(name: str, native: Native, places: Mapping[Value, str], team: str = "") -> str:
+    """The function of one level, with all that it calls. places: the addresses of data; team: where it stands
+    how many threads share tasks.
+    """
     own = re.sub(r"(?m)^define void @", "define internal void @", joined(native.texts))
     lines = [own, "declare ptr @malloc(i64)", "declare void @free(ptr)"]
     if "@llvm.memcpy.p0.p0.i64(" not in own:
         lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    return "\n".join([*lines, *entry_function(name, native, [*places.values()]), ""])
+    return "\n".join([*lines, *entry_function(name, native, [*places.values()], team), ""])
 
 
 def _of_level(text: str, level: str) -> str:

@@ -180,9 +180,8 @@ def _header(name: str, program: Program, natives: Mapping[str, Native], names: M
         f"/* {program.name}, compiled by fusegrad for {' and '.join(natives)}.",
         "",
         " * Arrays lie row by row, aligned as their elements are. Results may not overlap with each",
-        " * other, nor with arguments. Several threads may call at a time; a call runs on the thread that",
-        f" * makes it, takes memory from malloc and gives it back. It gives {big}_OK or says why there are",
-        " * no results. */",
+        " * other, nor with arguments. Several threads may call at a time. A call takes memory from malloc",
+        f" * and gives it back. It gives {big}_OK or says why there are no results. */",
         f"#ifndef {big}_H",
         f"#define {big}_H",
         "#include <stdint.h>",
@@ -201,6 +200,13 @@ def _header(name: str, program: Program, natives: Mapping[str, Native], names: M
     for _, n, value in (*given, *made):
         lines.append(f"/* {n}: {_type(program, value)} */")
     lines += [f"int32_t {name}({', '.join(parameters) or 'void'});", ""]
+    lines += [
+        "/* From now on so many threads share what is large in a call: the one that makes it, and others,",
+        " * which wait for it. 1 ends these, as is to be done before the library is unloaded. Gives how many",
+        f" * there are. Meanwhile nobody may call {name}. */",
+        f"int32_t {name}_threads(int32_t count);",
+        "",
+    ]
     if names:
         lines.append("/* What the function was exported with, to be written anew between calls. */")
     for value, symbol in names.items():
@@ -238,7 +244,17 @@ def _linked(linker: Sequence[str], code: bytes) -> bytes:
         object_, library = os.path.join(folder, "o.o"), os.path.join(folder, "l.so")
         with open(object_, "wb") as file:
             file.write(code)
-        command = [*linker, "-shared", "-Wl,-z,noexecstack", "-o", library, object_, "-Wl,--as-needed", "-lm"]
+        command = [
+            *linker,
+            "-shared",
+            "-Wl,-z,noexecstack",
+            "-o",
+            library,
+            object_,
+            "-Wl,--as-needed",
+            "-lm",
+            "-lpthread",
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise ExportError(f"export: {linker[-1]} cannot link the library:\n{done.stderr.strip()}")

@@ -19,6 +19,7 @@ from fusegrad.compiler.base.solver_ops import Solver
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.codegen.kernel_cache import kernel_name
 from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.gemm.native_call import TASKS
 from fusegrad.compiler.library.size_code import bits
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed
@@ -59,10 +60,14 @@ MEANINGS = {
 
 
 class NativeStep(NamedTuple):
-    """A call of a native function of (slots, block). Of open sizes there are expressions in the block."""
+    """A call of a native function of (slots, block). Of open sizes there are expressions in the block.
+
+    is_shared: whether several threads may share it.
+    """
 
     symbol: str
     block: list[Any]
+    is_shared: bool
 
 
 class Result(NamedTuple):
@@ -264,17 +269,23 @@ def _step(laid: _Laid, number: int, functions: Functions) -> NativeStep | None:
         if use.written is None:
             raise refusal(equation, "is LAPACK's to compute")
         symbol, text = use.written()
-        return NativeStep(functions.have(symbol, lambda: text), use.block)
+        return NativeStep(functions.have(symbol, lambda: text), use.block, has_several(use.block[TASKS]))
     if form is not None:
         if not any(has_symbols((n,)) or n for n in form.counts):
             return None
         symbol = kernel_name(form.kernel)
         functions.have(symbol, lambda: module_text(form.kernel, symbol, host()))
-        return NativeStep(symbol, laid.block(number))
+        return NativeStep(symbol, laid.block(number), has_several(form.chunks(form.sizes)[1]))
     if step.kind == "product":
         block = laid.product(number)
-        return NativeStep(functions.product(equation.output.dtype.name, block), block)
+        several = math.prod(block[matmul.BATCH0 : matmul.PARTS + 1])
+        return NativeStep(functions.product(equation.output.dtype.name, block), block, has_several(several))
     raise refusal(equation, "has no native code, only NumPy's")
+
+
+def has_several(tasks: Any) -> bool:
+    """Whether there are several tasks, or may be."""
+    return has_symbols((tasks,)) or tasks > 1
 
 
 def refusal(equation: Equation, why: str) -> ExportError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fusegrad.compiler.llvm.function_writer import FunctionWriter, Variable, Word, module_text
 from fusegrad.compiler.llvm.tasks import GIVE, PLAINLY, THREADS, sequence
@@ -22,7 +22,7 @@ LINE = 16
 _CORE = max(THREADS, GIVE) + 1
 _STATE, _JOB, CALLS, ASLEEP, _TAKEN, _FOUND, _MUTEX, _CONDITION, RANGES = (LINE * n for n in range(1, 10))
 _TASK, _TASKS, _SLOTS, _BLOCK = range(_JOB, _JOB + 4)
-_ENDING = CALLS + 1
+ENDING = CALLS + 1
 
 # The state: whether there are tasks to take, how many threads (but for the leader) are at the job, and the
 # job's number.
@@ -67,11 +67,11 @@ class _Function(FunctionWriter):
         """Nanoseconds."""
         return self.call("fusegrad_clock", gives="i64")
 
-    def spin(self) -> None:
+    def spin(self, machine: str) -> None:
         """Wait a little with the core to oneself, by what the machine has for it."""
-        if platform.machine() == "x86_64":
+        if machine in ("x86_64", "x86-64"):
             self.call("llvm.x86.sse2.pause")
-        elif platform.machine() in ("aarch64", "arm64"):
+        elif machine in ("aarch64", "arm64"):
             self.call("llvm.aarch64.hint", self.number(1, "i32"))
 
     def offer(self) -> None:
@@ -79,12 +79,12 @@ class _Function(FunctionWriter):
         self.call("sched_yield", gives="i32")
 
 
-def _pause() -> FunctionWriter:
+def _pause(machine: str) -> FunctionWriter:
     """`fusegrad_pause(turn)`: waits a little, with what the machine and the system have for it."""
     f = _Function("pause", {"turn": "i64"})
     (turn,) = f.given
     with f.if_(turn <= _TURNS):
-        f.spin()
+        f.spin(machine)
         f.return_()
     with f.if_(turn <= _TURNS + _YIELDS):
         f.offer()
@@ -189,7 +189,7 @@ def _wake() -> FunctionWriter:
     return f
 
 
-def _await() -> FunctionWriter:
+def _await(machine: str) -> FunctionWriter:
     """`fusegrad_await(seen, habit)`: waits until there were more calls than those seen. The habit is for how
     long the thread waits awake, and for how many calls only briefly.
     """
@@ -203,7 +203,7 @@ def _await() -> FunctionWriter:
         waited = last.value - start
         brief = waited < _BRIEF
         with f.if_(brief):
-            f.spin()
+            f.spin(machine)
         with f.if_(~brief):
             with f.if_(waited >= patience):
                 f.call("fusegrad_sleep", seen)
@@ -238,7 +238,7 @@ def _worker() -> FunctionWriter:
     with f.repeat() as living:
         calls = f.at(CALLS).load_shared()
         with f.if_(calls & 1 == 0):  # none runs
-            with f.if_(f.at(_ENDING).load_shared() != 0):
+            with f.if_(f.at(ENDING).load_shared() != 0):
                 living.leave()
             f.call("fusegrad_await", calls, habit)
             living.again()
@@ -346,7 +346,7 @@ def _stop() -> FunctionWriter:
     """`fusegrad_stop(ids, count)`: has so many threads end, and waits for them."""
     f = _Function("stop", {"ids": "ptr", "count": "i64"}, private=False)
     ids, count = f.given
-    f.at(_ENDING).store(1)
+    f.at(ENDING).store(1)
     f.at(CALLS).change_shared("add", 2, "seq_cst")
     f.call("fusegrad_wake")
     with f.loop(count) as number:
@@ -354,8 +354,9 @@ def _stop() -> FunctionWriter:
     return f
 
 
-def team_module() -> str:
-    """LLVM IR of the functions of a team and its threads."""
-    written = [_pause(), _clock(), _sleep(), _wake(), _await(), _tasks(), _give(), sequence(), _worker()]
+def team_module(machine: str = platform.machine(), others: Sequence[FunctionWriter] = ()) -> str:
+    """LLVM IR of the functions of a team and its threads, and of others, for a kind of machine."""
+    waiting = [_pause(machine), _clock(), _sleep(), _wake(), _await(machine)]
     apart = [_apart()] if _CORES_ARE_KNOWN else []
-    return module_text([*written, *apart, _team(), _start(), _stop()])
+    working = [_tasks(), _give(), sequence(), _worker(), *apart, _team(), _start(), _stop()]
+    return module_text([*waiting, *working, *others])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ import fusegrad as fg
 from fusegrad.cli import main
 from fusegrad.compiler.library import driver, files
 from fusegrad.compiler.library.api import ExportError
+from fusegrad.compiler.library.pool import MOST_THREADS
 from fusegrad.nn import functional as F
 from fusegrad.utils._pytree import tree_leaves
 
@@ -121,7 +123,7 @@ def test_a_library_needs_libc_and_libm_alone_and_is_small(network: tuple[Network
     _, path = network
     needed = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True).stdout
     found = {line.split()[0].split("/")[-1].split(".")[0] for line in needed.splitlines()}
-    assert found <= {"linux-vdso", "libc", "libm", "ld-linux-x86-64"}
+    assert found <= {"linux-vdso", "libc", "libm", "libpthread", "ld-linux-x86-64"}
     weights = 4 * (64 * 48 + 48 + 48 * 10 + 10)
     assert path.stat().st_size - weights < 100_000
 
@@ -145,6 +147,38 @@ def test_several_threads_may_call(network: tuple[Network, Path]) -> None:
     for worker in workers:
         worker.join()
     assert not wrong
+
+
+def test_threads_share_calls_and_change_no_bit(tmp_path: Path) -> None:
+    fg.manual_seed(0)
+    layers = fg.nn.Sequential(fg.nn.Linear(256, 512), fg.nn.GELU(), fg.nn.Linear(512, 128)).eval()
+    fg.export(lambda x: fg.softmax(layers(x), 1).sum(0), (fg.randn(300, 256),), tmp_path / "shared.so")
+    library, call = ctypes.CDLL(str(tmp_path / "shared.so")), loaded(tmp_path / "shared.so")
+    x, expected = fg.randn(300, 256).numpy(), np.zeros(128, np.float32)
+    assert call(x, expected) == 0
+    tasks, different = f"/proc/{os.getpid()}/task", list[int]()
+
+    def calls() -> None:
+        result = np.zeros_like(expected)
+        for _ in range(10):
+            result[:] = 0
+            if call(x, result) or result.tobytes() != expected.tobytes():
+                different.append(1)
+
+    for count, are_there in [(3, 3), (1, 1), (2, 2), (-1, 1), (1 << 20, MOST_THREADS)]:
+        before = {*os.listdir(tasks)}
+        assert library.shared_threads(count) == are_there
+        started = {*os.listdir(tasks)} - before
+        assert len(started) >= are_there - 1
+        # One call has the team, others are on their own.
+        workers = [threading.Thread(target=calls) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert library.shared_threads(1) == 1
+        assert len(started - {*os.listdir(tasks)}) >= are_there - 1
+    assert not different
 
 
 def test_value_and_gradients(tmp_path: Path) -> None:

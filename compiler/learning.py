@@ -20,6 +20,7 @@ from fusegrad.compiler.base.patience import busiest_line, tell, told_if_long
 from fusegrad.compiler.deferred.op_trie import Plan
 from fusegrad.compiler.entries import Entry, Variant
 from fusegrad.compiler.jitted import Jitted
+from fusegrad.compiler.paths.open_path import for_all_counts
 from fusegrad.compiler.paths.segments import Code, Segment
 from fusegrad.compiler.paths.tree import Tree
 from fusegrad.compiler.verify import JitError
@@ -184,6 +185,7 @@ def _path_to_compile(function: Jitted, entry: Entry, made: Capture, leaves: list
         return None
     entry.compiles += 1
     function.stats.compiles += 1
+    made = for_all_counts(made, entry.paths)
     make, layouts = entries.path_maker(made, leaves, function.contract)
     variants = list(entry.variants)
     equations = made.graph.equations

@@ -39,6 +39,7 @@ UNTOLD = {
     "before": "of the recorded run alone",
     "asked": "for files that are exported",
     "changing": "there is nothing that changes",
+    "is_open": "kept is what one run has recorded; two make it for all counts",
     "changes": "what `left` and `hosts` say, in words",
     "fixed": "there is nothing that changes",
 }

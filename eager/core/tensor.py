@@ -20,7 +20,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.places.device import CPU, META, device, on_cpu
 from fusegrad.eager.core.places.meta import MetaArray, leave as leave_meta
 from fusegrad.eager.core.shared import Untracked
-from fusegrad.eager.core.sizes import Size, new_size as _size, one_of
+from fusegrad.eager.core.sizes import Size, asks_sizes, new_size as _size, one_of, watching_sizes
 from fusegrad.eager.core.stand_in import give_values, putting_off
 from fusegrad.eager.core.state import REQUIRES_GRAD, refuse_transforms, state
 
@@ -80,11 +80,15 @@ class Tensor(Methods):
 
     @property
     def shape(self) -> Size:
+        if watching_sizes:
+            asks_sizes(self)
         return _size(Size, self.array.shape)
 
     def size(self, dim: int | None = None, axis: int | None = None) -> Any:
         """The shape, or its extent along `dim`, which NumPy calls `axis`."""
         dim = dim if axis is None else one_of(dim, axis)
+        if watching_sizes:
+            asks_sizes(self)
         return _size(Size, self.array.shape) if dim is None else self.array.shape[dim]
 
     @property
@@ -101,6 +105,8 @@ class Tensor(Methods):
 
     def numel(self) -> int:
         """The number of elements."""
+        if watching_sizes:
+            asks_sizes(self)
         return self.array.size
 
     nelement = numel
@@ -118,6 +124,8 @@ class Tensor(Methods):
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
+        if watching_sizes:
+            asks_sizes(self)
         return self.array.nbytes
 
     def is_nonzero(self) -> bool:
@@ -131,6 +139,8 @@ class Tensor(Methods):
     def stride(self, dim: int | None = None, axis: int | None = None) -> Any:
         """Steps in elements (not bytes) along each dimension, or along `dim`, which NumPy calls `axis`."""
         dim = dim if axis is None else one_of(dim, axis)
+        if watching_sizes:
+            asks_sizes(self)
         array = self.array
         if array.flags.c_contiguous and (
             type(self.alias) is not tuple or not (array.size or any(array.strides))
@@ -428,6 +438,8 @@ class Tensor(Methods):
     def __len__(self) -> int:
         if not self.array.ndim:
             raise failure(TypeError, "len() of a 0-d tensor")
+        if watching_sizes:
+            asks_sizes(self)
         return self.array.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:

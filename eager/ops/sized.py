@@ -13,6 +13,9 @@ from fusegrad.eager.core.op import Op, Params, bind, evaluate
 from fusegrad.eager.core.stand_in import stands_for_batch
 from fusegrad.eager.core.state import state
 
+# Their names.
+SIZED = frozenset({"nonzero", "repeated_indices", "bincount", "distinct", "count_distinct"})
+
 
 def bind_sized(op: Op, args: tuple[Any, ...], params: Params, what: str, count: Callable[[], Any]) -> Any:
     """What the op gives.

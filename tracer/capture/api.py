@@ -123,6 +123,7 @@ def capture(
         raise
     finally:
         observer.release()
+        recorder.doors.forget_sizes()
         recorder.release()
 
 

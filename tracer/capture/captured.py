@@ -162,7 +162,8 @@ class Capture:
     these, it must find the same at `fixed`. recomputed: the parts that a later backward computes again.
     numbers: the values that stand for numbers which Python had out of tensors, and gave ops. asked: the
     guards of tensors that were asked for a truth, in order, also those that a loop has taken the place of.
-    sets: whether it has made or met any: their order is each process's own.
+    sets: whether it has made or met any: their order is each process's own. is_open: whether its graph is for
+    any number of places that masks are true at.
     """
 
     result: Any
@@ -193,3 +194,4 @@ class Capture:
     numbers: frozenset[Value] = frozenset()
     asked: tuple[Equation, ...] = ()
     sets: bool = False
+    is_open: bool = False

@@ -7,13 +7,17 @@ somebody looks at them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.core.errors import user_location
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import watching_sizes
+from fusegrad.eager.core.stand_in import stands_for_batch
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.sized import SIZED
 from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value
 from fusegrad.tracer.observe.numbers import Taken
 from fusegrad.tracer.observe.symbols import fresh
@@ -44,6 +48,8 @@ class Doors:
         self.asked: list[Equation] = []
         self.answers: Answers = lambda recorded, asked, truth: None
         self._sizes: dict[Hashable, int] = {}
+        # The sizes that are guarded, of which Python knows nothing yet.
+        self._unasked: list[Tensor] = []
 
     def answer(self, tensor: Tensor) -> bool:
         """A truth by which Python goes on."""
@@ -59,6 +65,8 @@ class Doors:
     def leave(self, tensor: Tensor, door: str, value: Any) -> Any:
         """A value of a tensor leaves; what Python gets in its place, or None."""
         # What follows from Python data is guarded there.
+        if door not in SCALAR_DOORS:
+            self.asked_shape(tensor)
         if door == "bool" and self._recorder.value_of(tensor) not in self._recorder.constants:
             return self.answer(tensor)
         self._note(tensor, door, value)
@@ -109,9 +117,37 @@ class Doors:
         if (value, asked) not in self._sizes:
             counted = recorder.later.at_once(count)
             if value not in recorder.constants:
-                self.guard(counted, "branch")
+                self.guard(counted, "branch", size=True)
+                self._unasked.append(counted)
+                if len(self._unasked) == 1:
+                    watching_sizes.setdefault(threading.get_ident(), []).append(self.asked_shape)
             self._sizes[value, asked] = int(counted.array)
         return self._sizes[value, asked]
+
+    def asked_shape(self, tensor: Tensor) -> None:
+        """Python asks for the sizes of a tensor: what it does may follow from the values that decide them."""
+        if not self._unasked:
+            return
+        known = self._recorder.memory.find(tensor.array)
+        if known is None:
+            follows = stands_for_batch(tensor.array)  # of which the recorder sees what lies behind it
+        else:
+            value = self._recorder.memory.current(known)
+            # What is made of sizes, as zeros, follows from nothing that the graph has.
+            follows = value in self._recorder.constants or value in _of_decided_size(self._recorder.equations)
+        if follows:
+            self.forget_sizes()
+            unasked, self._unasked = self._unasked, []
+            for counted in unasked:
+                self.guard(counted)
+
+    def forget_sizes(self) -> None:
+        """Have nobody say any more when sizes are asked for."""
+        told = watching_sizes.get(threading.get_ident(), [])
+        if self.asked_shape in told:
+            told.remove(self.asked_shape)
+        if not told:
+            watching_sizes.pop(threading.get_ident(), None)
 
     def _opening(self, tensor: Tensor, door: str) -> Callable[[], Any]:
         """What notes that values have left here which no replay has."""
@@ -136,10 +172,16 @@ class Doors:
         source = self._source()
         return self._recorder.numbers.follow(Taken(number, lambda: self._fix(held, number, source), held))
 
-    def guard(self, tensor: Tensor, kind: str = "branch", answer: bool | None = None) -> None:
-        """Python goes on by what a tensor holds, or is told that it does; see `Guard` for kinds."""
+    def guard(
+        self, tensor: Tensor, kind: str = "branch", answer: bool | None = None, size: bool = False
+    ) -> None:
+        """Python goes on by what a tensor holds, or is told that it does; see `Guard` for kinds. size: not
+        Python, but the next op, whose result is of that size.
+        """
         value = self._recorder.value_of(tensor)
-        params = {"expected": tensor.array.item() if answer is None else answer, "kind": kind}
+        params: dict[str, Any] = {"expected": tensor.array.item() if answer is None else answer, "kind": kind}
+        if size:
+            params["size"] = True
         self._recorder.equations.append(Equation(GUARD, (value,), params, (), self._source()))
 
     def _fix(self, value: Value, number: Any, source: Source) -> None:
@@ -150,3 +192,15 @@ class Doors:
     @staticmethod
     def _source() -> Source:
         return Source(*user_location())
+
+
+def _of_decided_size(equations: Sequence[Equation]) -> set[Value]:
+    """What may have a size that values decide, and more."""
+    found: set[Value] = set()
+    for equation in equations:
+        # A write gives what is written its own size.
+        values = equation.values()
+        values = values[:1] if equation.op.name in ("put", "assign") else values
+        if not values or equation.op.name in SIZED or not found.isdisjoint(values):
+            found.update(v for v in equation.outputs if v.shape)
+    return found

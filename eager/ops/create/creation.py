@@ -435,7 +435,7 @@ for _function in (zeros, ones, empty, full, tensor):
 @public
 def numel(input: Tensor) -> int:
     """The number of elements. Source: `torch.numel`."""
-    return input.array.size
+    return input.numel()
 
 
 @public

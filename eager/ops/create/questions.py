@@ -27,7 +27,7 @@ def is_signed(input: Tensor) -> bool:
 @public(method=True)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape. Source: `torch.is_same_size`."""
-    return input.array.shape == other.array.shape
+    return input.shape == other.shape
 
 
 @method

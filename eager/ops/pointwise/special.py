@@ -418,7 +418,7 @@ def allclose(
 @public(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal; a Python bool. Source: `torch.equal`."""
-    return input.array.shape == other.array.shape and bool(ops.eq(input, other).all())
+    return input.shape == other.shape and bool(ops.eq(input, other).all())
 
 
 _signbit = unary(

@@ -231,6 +231,32 @@ def test_the_opset_is_the_users(opset: int):
     agree(session, fg.nn.GELU(), (fg.randn(3),))
 
 
+def self_attention(x: Tensor) -> Tensor:
+    layer = fg.nn.functional.scaled_dot_product_attention
+    return layer(x, x * 2, fg.sin(x), scale=0.3)
+
+
+def weights_are_given(x: Tensor) -> tuple[Tensor, Tensor]:
+    weights = fg.softmax(x @ x.transpose(2, 3), 3)
+    return weights @ x, weights
+
+
+def causal(x: Tensor) -> Tensor:
+    return fg.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+@pytest.mark.parametrize("opset", [22, 23])
+@pytest.mark.parametrize(
+    "function, is_one", [(self_attention, True), (weights_are_given, False), (causal, False)]
+)
+def test_attention_is_one_node_where_the_opset_has_it(function: Any, is_one: bool, opset: int):
+    session, kinds, _ = written(function, fg.randn(2, 3, 5, 4), opset_version=opset)
+    assert ("Attention" in kinds) == (is_one and opset >= 23) and ("Softmax" in kinds) != (
+        "Attention" in kinds
+    )
+    agree(session, function, (fg.randn(2, 3, 5, 4),))
+
+
 def test_an_opset_that_is_not_there_is_an_error():
     with pytest.raises(ExportError, match="the onnx package here has"):
         written(fg.nn.GELU(), fg.randn(3), opset_version=999)

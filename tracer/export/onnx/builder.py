@@ -47,7 +47,7 @@ KERNELS: dict[str, str] = {
 }
 _WIDER = {"?": "i", "B": "i", "b": "i", "h": "i", "i": "l", "e": "f"}
 OPSET = 18  # onnxruntime 1.14 and later run it
-SINCE = {"Gelu": 20}  # what later ones have
+SINCE = {"Gelu": 20, "Attention": 23}  # what later ones have
 # The arithmetic of sizes.
 _ARITHMETIC = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Mod: "Mod"}
 ANSWERS = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "IsNaN", "IsInf"}

@@ -6,6 +6,7 @@ import numpy as np
 
 from fusegrad.eager.core.families import Elementwise, Reduction
 from fusegrad.eager.core.op import Op
+from fusegrad.tracer.export.onnx.attention import attended, attentions
 from fusegrad.tracer.export.onnx.builder import Builder, Handle
 from fusegrad.tracer.export.onnx.control import CONTROL
 from fusegrad.tracer.export.onnx.nodes import NODES, is_one_node
@@ -32,10 +33,16 @@ def sayable(op: Op) -> bool:
 
 def emit(builder: Builder, graph: Graph, known: dict[Value, Handle]) -> None:
     """Append the nodes of a graph, and tell `known`, which has its inputs, what its values are."""
+    whole = attentions(graph, builder)
+    within = {value for attention in whole.values() for value in attention.within}
     for equation in graph.equations:
+        if not within.isdisjoint(equation.outputs):
+            continue
         builder.at(equation)
         _refuse_types(builder, equation)
-        for value, made in zip(equation.outputs, _emitted(builder, equation, known), strict=True):
+        joined = whole.get(equation.outputs[0]) if equation.outputs else None
+        results = _emitted(builder, equation, known) if joined is None else (attended(joined, known),)
+        for value, made in zip(equation.outputs, results, strict=True):
             known[value] = builder.rename(made.to(value.dtype), builder.inner_name(value.name))
         if builder.sizes is not None:
             builder.sizes.refuse_fixed(equation)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,78 @@ def test_a_program_in_c_has_the_results_and_replaces_weights_by_name(
     np.testing.assert_allclose([float(n) for n in printed.split()], expected, atol=2e-6)
 
 
+class Reader(fg.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = fg.nn.LSTM(6, 16), fg.nn.Linear(16, 3)
+
+    def forward(self, x: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor]:
+        rows, (_, cells) = self.lstm(x)
+        return self.head(rows[-1]), cells
+
+
+def momentum_step(w: fg.Tensor, speed: fg.Tensor, x: fg.Tensor, labels: fg.Tensor) -> tuple[fg.Tensor, ...]:
+    w = w.detach().requires_grad_()
+    loss = F.cross_entropy(x @ w, labels)
+    (gradient,) = fg.autograd.grad(loss, [w])
+    speed = 0.9 * speed + gradient
+    return (w - 0.5 * speed).detach(), speed, loss.detach()
+
+
+IN_C: dict[str, tuple[Callable[[], Callable[..., Any]], Callable[[], tuple[fg.Tensor, ...]]]] = {
+    "digits": (Network, lambda: (fg.randn(32, 64),)),
+    "lstm": (Reader, lambda: (fg.randn(7, 4, 6),)),
+    "step": (
+        lambda: momentum_step,
+        lambda: (fg.randn(8, 3), fg.randn(8, 3), fg.randn(30, 8), fg.randint(0, 3, (30,))),
+    ),
+}
+
+
+def program_in_c(name: str, given: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> str:
+    """One that reads all arguments, calls the function, and writes the results."""
+    sizes = [array.nbytes for array in (*given, *results)]
+    memory = "\n".join(f"static int64_t memory{i}[{-(-size // 8)}];" for i, size in enumerate(sizes))
+    function = (
+        f"static int32_t (*function)({', '.join(['void *'] * len(sizes))}) = "
+        f"(int32_t (*)({', '.join(['void *'] * len(sizes))})){name};"
+    )
+    reads = [
+        f"if (fread(memory{i}, 1, {sizes[i]}, stdin) != {sizes[i]}) return 9;" for i in range(len(given))
+    ]
+    writes = [f"fwrite(memory{i}, 1, {sizes[i]}, stdout);" for i in range(len(given), len(sizes))]
+    call = f"int32_t code = function({', '.join(f'memory{i}' for i in range(len(sizes)))});"
+    body = "\n    ".join([*reads, call, *writes, "return code;"])
+    return (
+        f'#include "{name}.h"\n#include <stdio.h>\n{memory}\n{function}\nint main(void) {{\n    {body}\n}}\n'
+    )
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+@pytest.mark.parametrize("name", IN_C)
+def test_programs_in_c_have_the_bits_of_the_process(name: str, language: str, tmp_path: Path) -> None:
+    make, draw = IN_C[name]
+    fg.manual_seed(0)
+    function, examples, given = make(), draw(), draw()
+    path = tmp_path / f"{name}.so"
+    fg.export(function, examples, path)
+    compiled = fg.jit(function)
+    for _ in range(3):
+        expected = [made.detach().numpy() for made in tree_leaves(compiled(*given))]
+    assert compiled.stats.compiled_calls
+    arrays = [tensor.numpy() for tensor in given]
+    (tmp_path / "main.c").write_text(program_in_c(name, arrays, expected))
+    linker = files._linker()
+    assert linker is not None
+    command = [*linker, "-x", language, f"-I{tmp_path}", str(tmp_path / "main.c"), "-x", "none", str(path)]
+    done = subprocess.run([*command, "-o", str(tmp_path / "main")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    given_bytes = b"".join(array.tobytes() for array in arrays)
+    ran = subprocess.run([str(tmp_path / "main")], input=given_bytes, capture_output=True)
+    assert ran.returncode == 0
+    assert ran.stdout == b"".join(array.tobytes() for array in expected)
+
+
 def test_a_library_needs_libc_and_libm_alone_and_is_small(network: tuple[Network, Path]) -> None:
     _, path = network
     needed = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True).stdout
@@ -199,22 +271,15 @@ def test_value_and_gradients(tmp_path: Path) -> None:
 
 
 def test_a_training_step_whose_state_goes_through_arguments(tmp_path: Path) -> None:
-    def step(w: fg.Tensor, speed: fg.Tensor, x: fg.Tensor, labels: fg.Tensor) -> tuple[fg.Tensor, ...]:
-        w = w.detach().requires_grad_()
-        loss = F.cross_entropy(x @ w, labels)
-        (gradient,) = fg.autograd.grad(loss, [w])
-        speed = 0.9 * speed + gradient
-        return (w - 0.5 * speed).detach(), speed, loss.detach()
-
     state, batch = [fg.randn(8, 3), fg.zeros(8, 3)], (fg.randn(30, 8), fg.arange(30) % 3)
-    fg.export(step, (*state, *batch), tmp_path / "step.so")
+    fg.export(momentum_step, (*state, *batch), tmp_path / "step.so")
     call = loaded(tmp_path / "step.so")
     now = [value.numpy().copy() for value in state]
     for _ in range(20):
         new, loss = [np.empty_like(value) for value in now], np.empty((), np.float32)
         assert call(*now, *(b.numpy() for b in batch), *new, loss) == 0
         now = new
-        *state, expected = step(*state, *batch)
+        *state, expected = momentum_step(*state, *batch)
     np.testing.assert_allclose(loss, expected.numpy(), rtol=1e-4)
     for value, known in zip(now, state, strict=True):
         np.testing.assert_allclose(value, known.numpy(), rtol=1e-3, atol=1e-4)

@@ -22,13 +22,12 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fusegrad.eager.core.op import REGISTRY, bind
+from fusegrad.eager.core.op import REGISTRY, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.eager.ops.shape.slicing import Slice, basic_index
 from fusegrad.tracer.ir.graph import Equation, Value
-from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.record.recorder import Recorder
@@ -265,6 +264,9 @@ def _is_alike(read: RowRead, write: RowRead) -> bool:
 
 # Rows that rounds find by a number in a tensor.
 
+# Gives a value of this name, or nearly so, and type.
+NewValue = Callable[[str, TensorType], Value]
+
 
 class Position(NamedTuple):
     """The number of a row, of so many: so much in the first round of a loop, and so much more in each."""
@@ -273,9 +275,9 @@ class Position(NamedTuple):
     growth: int
     size: int
 
-    def computed(self, count: Value, more: int, names: set[str]) -> list[Equation]:
-        """What computes it of how many rounds there were, so many and `more`. names: those that are taken."""
-        grown, found, last = (fresh("row", count.type, names) for _ in range(3))
+    def computed(self, count: Value, more: int, new: NewValue) -> list[Equation]:
+        """What computes it of how many rounds there were, so many and `more`."""
+        grown, found, last = (new("row", count.type) for _ in range(3))
         offset = self.offset + self.growth * more
         # A round behind the last one is computed, and given up.
         most = (_MINIMUM, self.size - 1) if self.growth > 0 else (_MAXIMUM, 0)
@@ -292,10 +294,8 @@ class RowOfRound(NamedTuple):
     read: RowRead
     number: int
 
-    def steps(self, equation: Equation, names: set[str]) -> list[tuple[Equation, Position | None]]:
-        """What finds in each round what an equation has found, and the position that it takes last. names:
-        those that are taken. Raises Refused for a window.
-        """
+    def steps(self, equation: Equation, new: NewValue) -> list[Equation]:
+        """What finds in each round what an equation has found. Raises Refused for a window."""
         read = self.read
         entry = read.entries[read.place]
         if type(entry) is Slice:
@@ -304,10 +304,10 @@ class RowOfRound(NamedTuple):
         params, (x, *_), origin = {"dim": read.place}, equation.inputs, equation.source
         rest = None if equation.op is SELECT_AT else _rest_of(read, x.shape)
         if rest is None:
-            return [(Equation(SELECT_AT, (x, 0), params, equation.outputs, origin), position)]
-        row = fresh(f"{equation.output.name}_row", SELECT_AT.infer([x.type], params), names)
+            return [Equation(SELECT_AT, (x, position), params, equation.outputs, origin)]
+        row = new("row", SELECT_AT.infer([x.type], params))
         part = Equation(_GETITEM, (row,), {"index": rest}, equation.outputs, origin)
-        return [(Equation(SELECT_AT, (x, 0), params, (row,), origin), position), (part, None)]
+        return [Equation(SELECT_AT, (x, position), params, (row,), origin), part]
 
 
 def _rest_of(read: RowRead, shape: Sequence[int]) -> tuple[Any, ...] | None:

@@ -25,10 +25,9 @@ from fusegrad.eager.core.op import REGISTRY, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.ir.graph import Equation, Value
-from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops import Refused
-from fusegrad.tracer.loops.affine import Position, RowRead, TripCount
+from fusegrad.tracer.loops.affine import NewValue, Position, RowRead, TripCount
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.recorder import Recorder
@@ -208,13 +207,13 @@ class NumberOfRound(NamedTuple):
     place: int
     rows: Value
 
-    def steps(self, equation: Equation, names: set[str]) -> list[tuple[Equation, Position | None]]:
+    def steps(self, equation: Equation, new: NewValue) -> list[Equation]:
         """See `RowOfRound`."""
         position = Position(0, 1, self.rows.shape[0])
         params, inputs = {"dim": 0}, [*equation.inputs]
-        inputs[self.place] = fresh("number", SELECT_AT.infer([self.rows.type], params), names)
-        found = Equation(SELECT_AT, (self.rows, 0), params, (inputs[self.place],), equation.source)
-        return [(found, position), (replace(equation, inputs=tuple(inputs)), None)]
+        inputs[self.place] = new("number", SELECT_AT.infer([self.rows.type], params))
+        found = Equation(SELECT_AT, (self.rows, position), params, (inputs[self.place],), equation.source)
+        return [found, replace(equation, inputs=tuple(inputs))]
 
 
 class RoundNumbers:

@@ -11,26 +11,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.op import REGISTRY, TensorType, bind, wrap
+from fusegrad.eager.core.op import REGISTRY, bind, wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.cotangent import TRUTH
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
-from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
 from fusegrad.tracer.ir.tested import COUNT, FAR, TESTED
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import RoundCount
-from fusegrad.tracer.loops.alike import Seen, is_derived, needing, operand
+from fusegrad.tracer.loops.alike import is_derived, needing, operand
 from fusegrad.tracer.loops.kept import apart, handed_on, keeps_its_result, kept_by_nodes
-from fusegrad.tracer.loops.ways import Held, Made, Number, Place, State, Way, round_of
+from fusegrad.tracer.loops.ways import Number, Place, State, Terms, Way, round_of
 from fusegrad.tracer.record.recorder import Recorder
 
 _ADD, _LESS, _AND = REGISTRY["add"], REGISTRY["lt"], REGISTRY["logical_and"]
-_BOOL = TensorType((), np.dtype(np.bool_))
 
 
 def _truth(recorder: Recorder, value: bool) -> Tensor:
@@ -51,9 +49,10 @@ class TestedOp:
         recorder: Recorder,
         begin: State,
         ways: Sequence[Way],
+        terms: Terms,
         before: RoundCount | None,
     ) -> None:
-        self._recorder, self._begin = recorder, begin
+        self._recorder, self._begin, self._terms = recorder, begin, terms
         shared = [begin.shared(), *itertools.chain(*((way.shared, way.shared_after) for way in ways))]
         always = frozenset.intersection(*shared)
         # Of what always holds the same as another.
@@ -61,10 +60,9 @@ class TestedOp:
         self._asked = sorted(frozenset.union(*shared) - always)
         truths = {value: _truth(recorder, value) for value in (True, False) if self._asked}
         values = {value: recorder.value_of(tensor) for value, tensor in truths.items()}
-        self._ways = ways = [way.asking(self._asked, values) for way in ways] if self._asked else ways
-        names = {v.name for way in ways for e in way.equations for v in (*e.values(), *e.outputs)}
-        self._held, self._tensors = self._holding(names, truths)
-        own = [place for place in self._held if any(way.after[place] != Held(place) for way in ways)]
+        self._ways = ways = [way.asking(self._asked, values, terms) for way in ways] if self._asked else ways
+        self._held, self._tensors = self._holding(truths)
+        own = [place for place, x in self._held.items() if any(way.after[place] is not x for way in ways)]
         self._moving: list[Place] = own
         self._made: dict[Place, Tensor] = {}
         self._state = [self._held[place] for place in own]
@@ -72,7 +70,7 @@ class TestedOp:
             before = RoundCount(wrap(np.zeros((), np.int64)), begin.number)
             recorder.constant(before.counted)
         self._before = before
-        self._count = fresh("count", COUNT, names)
+        self._count = recorder.fresh("count", COUNT)
         self._more = 0 if before is None else begin.number - int(before.counted.array)
         self._equations, self._results = self._round(ways)
         made = {v for e in self._equations for v in e.outputs}
@@ -83,7 +81,7 @@ class TestedOp:
         self._check_gradients()
 
     def _round(self, ways: Sequence[Way]) -> tuple[list[Equation], list[Value]]:
-        return round_of(ways, self._held, self._moving, (self._count, self._more))
+        return round_of(ways, self._moving, (self._count, self._more), self._recorder)
 
     def run(self, nodes: Mapping[int, str], most: int) -> RoundCount:
         """Say what these rounds do and all that follow, up to so many, by one op on the graph; how many
@@ -132,25 +130,19 @@ class TestedOp:
         found.update((place, found[holder]) for place, holder in self._holders.items() if holder in found)
         return found
 
-    def _holding(
-        self, names: set[str], truths: Mapping[bool, Tensor]
-    ) -> tuple[dict[Place, Value], dict[Value, Tensor]]:
-        """By place, a value for what each variable held first that stands for itself; and by those values,
-        the tensors that they held, and some for numbers. names: of values, to which new ones are added.
+    def _holding(self, truths: Mapping[bool, Tensor]) -> tuple[dict[Place, Value], dict[Value, Tensor]]:
+        """By place, what stands for what each variable holds that stands for itself; and by those values, the
+        tensors that they held first, and some for numbers.
         """
         held: dict[Place, Value] = {}
         tensors: dict[Value, Tensor] = {}
-        own = self._begin.own()
-        names.update(seen.value.name for seen in own.values())
-        for place, seen in own.items():
+        for place, seen in self._begin.own().items():
             if place not in self._holders:
                 item, is_number = self._begin.carried[place], isinstance(seen, Number)
-                tensor = self._recorder.doubles.holding(seen.value, item) if is_number else item
-                twice = seen.value in tensors
-                value = fresh(seen.value.name, seen.value.type, names) if twice else seen.value
-                held[place], tensors[value] = value, tensor
+                held[place] = value = self._terms.held(place, seen.value.type)
+                tensors[value] = self._recorder.doubles.holding(seen.value, item) if is_number else item
         for pair in self._asked:
-            held[pair] = value = fresh("same", _BOOL, names)
+            held[pair] = value = self._terms.held(pair, TRUTH)
             tensors[value] = truths[pair in self._begin.shared()]
         return held, tensors
 
@@ -159,12 +151,8 @@ class TestedOp:
         equations, (*after, goes_on) = [*self._equations], self._results
         taken = [*self._state, *self._same]
         if limit is not None:
-            names = {v.name for v in (*taken, self._count)} | {v.name for e in equations for v in e.outputs}
-            count = self._count
-            more, is_below, both = (
-                fresh(name, type_, names)
-                for name, type_ in (("count", COUNT), ("test", _BOOL), ("test", _BOOL))
-            )
+            count, new = self._count, self._recorder.fresh
+            more, is_below, both = new("count", COUNT), new("test", TRUTH), new("test", TRUTH)
             taken[len(after) : len(after)] = [count]
             equations.append(Equation(_ADD, (count, 1), {}, (more,)))
             if limit < FAR:
@@ -178,37 +166,24 @@ class TestedOp:
 
     def _left_by_nodes(self, taken: Sequence[Value]) -> list[int]:
         """Of the tensors that the op is given, by number, those that no node of a round keeps."""
-        known, kept = needing(self._recorder), set[Any]()
+        known, kept = needing(self._recorder), set[Value]()
         for way in self._ways:
-            ends = [
-                way.equations[role.equation].outputs[role.output]
-                for role in way.after.values()
-                if isinstance(role, Made)
-            ]
-            found = kept_by_nodes(way.equations, known, ends)
-            for equation, roles in zip(way.equations, way.operands, strict=True):
-                pairs = zip(equation.inputs, roles, strict=True)
-                kept.update(role for v, role in pairs if isinstance(v, Value) and v in found)
-        places = {value: place for place, value in self._held.items()}
-        own, left = self._begin.own(), []
-        for i, value in enumerate(taken):
-            place = places.get(value)
-            # Numbers, and which variables hold one thing, nobody can write.
-            is_tensor = place is None or (isinstance(place, int) and isinstance(own[place], Seen))
-            if is_tensor and (value if place is None else Held(place)) not in kept:
-                left.append(i)
-        return left
+            kept |= kept_by_nodes(way.equations, known | way.tracked, [*way.after.values()])
+        # Numbers, and which variables hold one thing, nobody can write.
+        own = self._begin.own()
+        others = {x for p, x in self._held.items() if isinstance(p, tuple) or isinstance(own[p], Number)}
+        return [i for i, value in enumerate(taken) if value not in kept and value not in others]
 
     def _kept_by_its_node(self) -> set[Place]:
         """The variables that hold what the node keeps that made it, whichever way rounds went."""
-        known = needing(self._recorder)
+        known, places = needing(self._recorder), {value: place for place, value in self._held.items()}
 
         def is_kept(way: Way, place: Place) -> bool:
-            role = way.after[place]
-            if isinstance(role, Made):
-                equation = way.equations[role.equation]
-                return keeps_its_result(equation, equation.outputs[role.output], known)
-            return isinstance(role, Held) and role.place in found
+            value = way.after[place]
+            made = next((e for e in way.equations if value in e.outputs), None)
+            if made is not None:
+                return keeps_its_result(made, value, known | way.tracked)
+            return places.get(value) in found
 
         found: set[Place] = {place for place in self._moving if isinstance(place, int)}
         while (less := {p for p in found if all(is_kept(way, p) for way in self._ways)}) != found:
@@ -216,7 +191,7 @@ class TestedOp:
         return found
 
     def _needs_gradients(self) -> bool:
-        return any(not self._recorder.tracked.isdisjoint(way.values()) for way in self._ways)
+        return any(way.needs_gradients for way in self._ways)
 
     def _check_gradients(self) -> None:
         reason = "gradients are taken of only some of what its rounds compute"
@@ -225,8 +200,8 @@ class TestedOp:
                 raise Refused(reason)
             return
         known = needing(self._recorder)
-        equations = (e for way in self._ways for e in way.equations if e.outputs)
-        if not all(is_derived(e, known) for e in equations):
+        pairs = ((e, known | way.tracked) for way in self._ways for e in way.equations if e.outputs)
+        if not all(is_derived(e, tracked) for e, tracked in pairs):
             raise Refused(reason)
 
     def _check_reach(self) -> None:

@@ -31,7 +31,7 @@ from fusegrad.tracer.loops.induction import NumberOfRound, RoundNumbers
 from fusegrad.tracer.loops.items import Items, alike_for
 from fusegrad.tracer.loops.tested_op import TestedOp
 from fusegrad.tracer.loops.turns import AGAIN, TURN
-from fusegrad.tracer.loops.ways import Kind, Number, State, Way, way_of
+from fusegrad.tracer.loops.ways import Kind, Number, State, Terms, Way, way_of
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.later import alive
@@ -82,6 +82,7 @@ class TestedRounds:
         self._first: State | None = None
         self._last: State | None = None
         self._ways: list[Way] = []
+        self._terms = Terms(recorder)
         self._steps: dict[int, int] = {}
         # Which variables hold numbers that rounds change otherwise than all by as much.
         self._changing = {*changing}
@@ -277,6 +278,7 @@ class TestedRounds:
             {v for e in recorder.equations[self._equations :] for v in e.outputs},
             steps,
             recorder,
+            self._terms,
         )
 
     def _check(self, begin: State, end: State) -> None:
@@ -315,7 +317,7 @@ class TestedRounds:
     def _leave_out(self, begin: State, end: State) -> tuple[int, tuple[Any, ...]]:
         recorder = self._recorder
         most = min(self._left_to_op, self._alike, self._with_rows) - begin.number
-        op = TestedOp(recorder, begin, self._ways, self._rounds_before)
+        op = TestedOp(recorder, begin, self._ways, self._terms, self._rounds_before)
         rounds = op.run(self._nodes(end), most if most < FAR // 2 else FAR)
         self._count.rounds, self._is_left_out = rounds, True
         # They are done again by the op, which tests as they did.

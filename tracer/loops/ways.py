@@ -1,8 +1,9 @@
 """Ways of rounds: rounds go in that branched on data, each its way; one round comes out that branches.
 
-What a round did is written in terms of what its variables held before (`Way`). Ways are alike up to where a
-test came out otherwise: from there on, each side is a graph of its own (`ir/branch.py`). A round goes on as
-long as each test comes out as it has in one of the ways.
+What a round did is written in terms that are the same for all rounds (`Way`, `Terms`): what its variables
+held before, and what its equations make, by number. Ways are alike up to where a test came out otherwise:
+from there on, each side is a graph of its own (`ir/branch.py`). A round goes on as long as each test comes
+out as it has in one of the ways.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import numpy as np
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.op import REGISTRY, TensorType
 from fusegrad.tracer.ir.branch import BRANCH, Side
+from fusegrad.tracer.ir.cotangent import TRUTH
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
-from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.loops import Refused
-from fusegrad.tracer.loops.affine import Position, RowOfRound
-from fusegrad.tracer.loops.alike import NESTED, Done, Seen
+from fusegrad.tracer.loops.affine import NewValue, Position, RowOfRound
+from fusegrad.tracer.loops.alike import NESTED, Done, Seen, needing
 from fusegrad.tracer.loops.induction import NumberOfRound
 from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder
@@ -30,7 +31,6 @@ _TOTAL = frozenset({"elementwise", "reduction", "contraction", "composite", "vie
 _TOTAL_OPS = frozenset({"cat", "embed", "assign"})
 # Of these families, what looks up: a class that there is not is an error.
 _LOOKUPS = frozenset({"nll_loss", "nll_loss_weighted", "nll_loss_spread"})
-_BOOL = TensorType((), np.dtype(np.bool_))
 _NOT, _AND, _FULL = REGISTRY["logical_not"], REGISTRY["logical_and"], REGISTRY["full"]
 
 
@@ -115,39 +115,47 @@ class State(NamedTuple):
 # Ways between them.
 
 
-class Held(NamedTuple):
-    """What a variable held before the round, or whether two held one thing."""
+class Terms:
+    """Values that stand for what any round is handed, and for what it makes."""
 
-    place: Place
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._known: dict[Any, Value] = {}
 
+    def held(self, place: Place, type_: TensorType) -> Value:
+        """What a variable held before the round, or whether two held one thing."""
+        if isinstance(place, tuple):
+            return self._value("same{}_{}", place, type_)
+        return self._value("held{}", (place,), type_)
 
-class Made(NamedTuple):
-    """What an equation of the round made, both by number."""
+    def made(self, equation: int, output: int, type_: TensorType) -> Value:
+        """What an equation of the round made, both by number."""
+        return self._value("made{}_{}" if output else "made{}", (equation, output), type_)
 
-    equation: int
-    output: int
+    def _value(self, name: str, numbers: tuple[int, ...], type_: TensorType) -> Value:
+        key = name, numbers, type_
+        if key not in self._known:
+            self._known[key] = self._recorder.fresh(name.format(*numbers), type_)
+        return self._known[key]
 
 
 class Way(NamedTuple):
-    """What a round did.
+    """What a round did: its equations, of `Terms` and of values from before the loop.
 
-    operands: of each equation its inputs, and after: by place what variables hold then, each as `Held`,
-    `Made`, or a value from before the loop. shared, shared_after: which variables held one thing before it,
-    and do so then.
+    after: by place what variables hold then. tracked: what needs gradients of what it was handed, and made.
+    shared, shared_after: which variables held one thing before it, and do so then.
     """
 
     equations: tuple[Equation, ...]
-    operands: tuple[tuple[Any, ...], ...]
-    after: Mapping[Place, Any]
+    after: Mapping[Place, Value]
+    tracked: frozenset[Value]
     shared: frozenset[Pair]
     shared_after: frozenset[Pair]
 
     def step(self, number: int) -> Any:
         """What an equation says, but for how a test came out."""
         equation = self.equations[number]
-        given = tuple([x if _is_role(x) else (type(x), repr(x)) for x in self.operands[number]])
-        params = "" if equation.op is GUARD else repr(equation.params)
-        return equation.op, given, params, tuple([v.type for v in equation.outputs])
+        return (replace(equation, params={}) if equation.op is GUARD else equation).key(), equation.outputs
 
     def outcome(self, number: int) -> bool | None:
         """How a test came out; None for an equation that is no test."""
@@ -156,57 +164,43 @@ class Way(NamedTuple):
 
     def is_like(self, other: Way) -> bool:
         """Whether it is the same way."""
-        return (
-            (self.after, self.shared, self.shared_after) == (other.after, other.shared, other.shared_after)
-            and len(self.equations) == len(other.equations)
-            and all(
-                self.step(i) == other.step(i) and self.outcome(i) == other.outcome(i)
-                for i in range(len(self.equations))
-            )
+        mine, theirs = (
+            (w.after, w.shared, w.shared_after, [(w.step(i), w.outcome(i)) for i in range(len(w.equations))])
+            for w in (self, other)
         )
+        return mine == theirs
 
-    def asking(self, pairs: Sequence[Pair], truths: Mapping[bool, Value]) -> Way:
+    def asking(self, pairs: Sequence[Pair], truths: Mapping[bool, Value], terms: Terms) -> Way:
         """The way of a round that asks first which of these variables hold one thing, and hands on which of
         them do so then. truths: constants. Raises Refused for an op that no round may have behind a test.
         """
-        for equation, given in zip(self.equations, self.operands, strict=True):
-            if not _finds_row(given):
+        for equation in self.equations:
+            if not _finds_row(equation):
                 _check_total(equation)
-
-        def behind(role: Any) -> Any:
-            return role._replace(equation=role.equation + len(pairs)) if isinstance(role, Made) else role
-
         source = self.equations[0].source
+        kinds = ({"expected": pair in self.shared, "kind": "branch"} for pair in pairs)
         asked = [
-            Equation(GUARD, (truths[True],), {"expected": pair in self.shared, "kind": "branch"}, (), source)
-            for pair in pairs
+            Equation(GUARD, (terms.held(pair, TRUTH),), kind, (), source)
+            for pair, kind in zip(pairs, kinds, strict=True)
         ]
-        operands = [tuple(map(behind, given)) for given in self.operands]
-        after: dict[Place, Any] = {place: behind(role) for place, role in self.after.items()}
+        after: dict[Place, Value] = {**self.after}
         after.update((pair, truths[pair in self.shared_after]) for pair in pairs)
-        return self._replace(
-            equations=(*asked, *self.equations),
-            operands=(*((Held(pair),) for pair in pairs), *operands),
-            after=after,
-        )
+        return self._replace(equations=(*asked, *self.equations), after=after)
 
     @property
     def finds_rows(self) -> bool:
         """Whether it goes by the number of the round."""
-        return any(map(_finds_row, self.operands))
+        return any(map(_finds_row, self.equations))
 
-    def values(self) -> list[Value]:
-        """What it made."""
-        return [v for e in self.equations for v in e.outputs]
-
-
-def _finds_row(given: Sequence[Any]) -> bool:
-    """Whether an equation with these operands finds a row, which there is in each round."""
-    return any(isinstance(x, Position) for x in given)
+    @property
+    def needs_gradients(self) -> bool:
+        """Whether anything that it made does."""
+        return any(v in self.tracked for e in self.equations for v in e.outputs)
 
 
-def _is_role(item: Any) -> bool:
-    return isinstance(item, (Held, Made, Value))
+def _finds_row(equation: Equation) -> bool:
+    """Whether an equation finds a row, which there is in each round."""
+    return any(isinstance(x, Position) for x in equation.inputs)
 
 
 def way_of(
@@ -217,6 +211,7 @@ def way_of(
     own: Collection[Value],
     rows: Mapping[int, RowOfRound | NumberOfRound],
     recorder: Recorder,
+    terms: Terms,
 ) -> Way:
     """What a round did that is recorded.
 
@@ -224,39 +219,40 @@ def way_of(
     which an op counts. own: what the loop has made. rows: by the number of an equation, which row it finds,
     or is given. Raises Refused for a round that does what cannot be left to an op.
     """
-    roles: dict[Value, Any] = {begin.seen[i].value: Held(i) for i in begin.holders() if begin.kinds[i].is_own}
-    has_tested, names = False, {v.name for e in equations for v in (*e.values(), *e.outputs)}
-    taken: list[Equation] = []
-    operands: list[tuple[Any, ...]] = []
+    places = [(begin.seen[i].value, i) for i in begin.holders() if begin.kinds[i].is_own]
+    known = {value: terms.held(place, value.type) for value, place in places}
+    needing_gradients = needing(recorder)
+    tracked = {term for value, term in known.items() if value in needing_gradients}
+    has_tested, taken = False, list[Equation]()
 
-    def role(operand: Any) -> Any:
-        if not isinstance(operand, Value) or operand in roles:
-            return roles.get(operand, operand) if isinstance(operand, Value) else operand
-        if operand in own:
+    def term(operand: Any) -> Any:
+        if operand in own and operand not in known:
             raise Refused("its rounds hand on what is in no variable")
-        return operand
+        return known.get(operand, operand) if isinstance(operand, Value) else operand
 
-    def take(equation: Equation, *given: Any) -> None:
-        operands.append((*map(role, equation.inputs[: len(equation.inputs) - len(given)]), *given))
-        roles.update((v, Made(len(taken), i)) for i, v in enumerate(equation.outputs))
-        taken.append(equation)
+    def take(equation: Equation) -> None:
+        inputs = tuple(map(term, equation.inputs))
+        made = [terms.made(len(taken), i, v.type) for i, v in enumerate(equation.outputs)]
+        known.update(zip(equation.outputs, made, strict=True))
+        taken.append(replace(equation, inputs=inputs, outputs=tuple(made)))
 
     for number, equation in enumerate(equations):
         if number in rows:
-            for step, position in rows[number].steps(equation, names):
-                take(step, *([] if position is None else [position]))
-                if isinstance(rows[number], RowOfRound) and equation.output in recorder.tracked:
-                    recorder.tracked.add(step.output)
+            steps = rows[number].steps(equation, recorder.fresh)
+            is_part = isinstance(rows[number], RowOfRound) and equation.output in recorder.tracked
+        elif (given := equation.values()) and all(v in counting for v in given):
             continue
-        if (given := equation.values()) and all(v in counting for v in given):
-            continue
-        _check(equation, has_tested, recorder)
-        has_tested = has_tested or equation.op is GUARD
-        take(equation)
+        else:
+            _check(equation, has_tested, recorder)
+            has_tested = has_tested or equation.op is GUARD
+            steps, is_part = [equation], False
+        for step in steps:
+            take(step)
+            tracked.update(known[v] for v in step.outputs if is_part or v in recorder.tracked)
     if not has_tested:
         raise Refused("its rounds test no data")
-    after: dict[Place, Any] = {place: role(seen.value) for place, seen in end.own().items()}
-    return Way(tuple(taken), tuple(operands), after, begin.shared(), end.shared())
+    after: dict[Place, Value] = {place: term(seen.value) for place, seen in end.own().items()}
+    return Way(tuple(taken), after, frozenset(tracked), begin.shared(), end.shared())
 
 
 def _check(equation: Equation, behind: bool, recorder: Recorder) -> None:
@@ -285,67 +281,56 @@ def _check_total(equation: Equation) -> None:
 
 
 def round_of(
-    ways: Sequence[Way],
-    held: Mapping[Place, Value],
-    moving: Sequence[Place],
-    count: tuple[Value, int] | None = None,
+    ways: Sequence[Way], moving: Sequence[Place], count: tuple[Value, int], recorder: Recorder
 ) -> tuple[list[Equation], list[Value]]:
     """The equations of a round that goes one of these ways, and its results: what it hands on by the `moving`
-    variables, and whether it went one of them. held: what variables hold before, by place. count: how many
-    rounds there were before, as a value and so many more, for rounds that find rows.
+    variables, and whether it went one of them. count: how many rounds there were before, as a value and so
+    many more, for rounds that find rows.
 
     Raises Refused where ways differ in more than how their tests came out.
     """
-    names = {v.name for w in ways for e in w.equations for v in (*e.values(), *e.outputs)}
-    names |= {v.name for v in held.values()}
-    return _Merged(names, moving, count).side(ways, 0, {}, held)
+    return _Merged(moving, count, recorder.fresh).side(ways, 0)
 
 
 class _Merged:
-    """Puts ways together. names: those that are taken; count: see `round_of`."""
+    """Puts ways together. new: gives values of names and types; count: see `round_of`."""
 
-    def __init__(self, names: set[str], moving: Sequence[Place], count: tuple[Value, int] | None) -> None:
-        self._names, self._moving, self._count = names, moving, count
+    def __init__(self, moving: Sequence[Place], count: tuple[Value, int], new: NewValue) -> None:
+        self._moving, self._count, self._new = moving, count, new
 
-    def side(
-        self, ways: Sequence[Way], begin: int, known: Mapping[Made, Value], held: Mapping[Place, Value]
-    ) -> tuple[list[Equation], list[Value]]:
-        """What these ways do from an equation on, and what they give. known: what was made before."""
-        first, known = ways[0], {**known}
+    def side(self, ways: Sequence[Way], begin: int) -> tuple[list[Equation], list[Value]]:
+        """What these ways do from an equation on, and what they give."""
+        first = ways[0]
         equations: list[Equation] = []
         tests: list[Value] = []
-
-        def value(role: Any) -> Any:
-            if isinstance(role, Position):
-                assert self._count is not None, "rounds that find rows are counted"
-                equations.extend(role.computed(*self._count, self._names))
-                return equations[-1].output
-            return held[role.place] if isinstance(role, Held) else known.get(role, role)
-
         for i in range(begin, max(len(w.equations) for w in ways)):
             _check_alike(ways, i)
-            equation, operands = first.equations[i], tuple(map(value, first.operands[i]))
+            equation = first.equations[i]
             if equation.op is not GUARD:
-                made = tuple([self._made(v, held) for v in equation.outputs])
-                known.update((Made(i, j), v) for j, v in enumerate(made))
-                equations.append(replace(equation, inputs=operands, outputs=made))
+                equations += self._in_its_round(equation)
                 continue
-            (test,) = operands
+            (test,) = equation.inputs
             sides = [[w for w in ways if w.outcome(i) is outcome] for outcome in (True, False)]
             if all(sides):
-                graphs = [self.side(side, i + 1, known, held) for side in sides]
+                graphs = [self.side(side, i + 1) for side in sides]
                 equations.append(self._branch(test, graphs, equation))
                 *after, goes_on = equations[-1].outputs
                 return equations, [*after, self._all(equations, [*tests, goes_on], equation)]
             tests.append(test if sides[0] else self._add(equations, _NOT, [test], equation))
         if any(w.after != first.after for w in ways):
             raise Refused("what its variables hold does not go on from round to round in one way")
-        after = [value(first.after[place]) for place in self._moving]
+        after = [first.after[place] for place in self._moving]
         return equations, [*after, self._all(equations, tests, first.equations[-1])]
 
-    def _made(self, value: Value, held: Mapping[Place, Value]) -> Value:
-        """What an equation makes: variables may hold before what that round made."""
-        return fresh(value.name, value.type, self._names) if value in held.values() else value
+    def _in_its_round(self, equation: Equation) -> list[Equation]:
+        """An equation behind what computes the positions that it takes."""
+        found: list[Equation] = []
+        inputs = [*equation.inputs]
+        for i, given in enumerate(inputs):
+            if isinstance(given, Position):
+                found += given.computed(*self._count, self._new)
+                inputs[i] = found[-1].output
+        return [*found, replace(equation, inputs=tuple(inputs))]
 
     def _branch(
         self, test: Value, sides: Sequence[tuple[list[Equation], list[Value]]], origin: Equation
@@ -354,15 +339,15 @@ class _Merged:
         made = {v for equations, _ in sides for e in equations for v in e.outputs}
         free = tuple([v for v in dict.fromkeys(read) if v not in made])
         then, otherwise = (Side(Graph(free, tuple(e), tuple(results))) for e, results in sides)
-        outputs = tuple([fresh(f"{v.name}_chosen", v.type, self._names) for v in sides[0][1]])
+        outputs = tuple([self._new(f"{v.name}_chosen", v.type) for v in sides[0][1]])
         params = {"then": then, "otherwise": otherwise}
         return Equation(BRANCH, (test, *free), params, outputs, origin.source)
 
     def _all(self, equations: list[Equation], tests: Sequence[Value], origin: Equation) -> Value:
         """Whether all of these are true."""
         if not tests:
-            made = fresh("test", _BOOL, self._names)
-            params = {"shape": (), "value": True, "dtype": FROM_NUMPY[_BOOL.dtype]}
+            made = self._new("test", TRUTH)
+            params = {"shape": (), "value": True, "dtype": FROM_NUMPY[TRUTH.dtype]}
             equations.append(Equation(_FULL, (), params, (made,), origin.source))
             return made
         found = tests[0]
@@ -371,7 +356,7 @@ class _Merged:
         return found
 
     def _add(self, equations: list[Equation], op: Any, operands: list[Value], origin: Equation) -> Value:
-        made = fresh("test", _BOOL, self._names)
+        made = self._new("test", TRUTH)
         equations.append(Equation(op, tuple(operands), {}, (made,), origin.source))
         return made
 

@@ -13,11 +13,12 @@ from typing import Any
 
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import user_location
-from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate
+from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, evaluate
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.ir.graph import Equation, Source, Value, array_type, identifier
+from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.observe.arrays.into_tensors import Made
 from fusegrad.tracer.observe.hosts import Gradient, GradientOf, Host, NoGradient, Place
 from fusegrad.tracer.observe.numbers import Numbers
@@ -481,6 +482,10 @@ class Recorder(Interpreter):
             self.effect("steps a learning rate schedule before it is done; step it last", "schedule")
 
     # Rounds of loops (see `rolling.py`).
+
+    def fresh(self, name: str, type_: TensorType) -> Value:
+        """A value of no equation yet, called like that or nearly so."""
+        return fresh(name, type_, self._names)
 
     def noted(self) -> tuple[int, ...]:
         """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""

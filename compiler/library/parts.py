@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fusegrad.compiler.library.plan import Functions, Plan, plan, refusal
 from fusegrad.tracer.ir.branch import BRANCH
-from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Value, free_values
 from fusegrad.tracer.ir.rolled import ROLLED
 from fusegrad.tracer.ir.tested import AT_COUNT, TESTED
 
@@ -88,7 +88,7 @@ def part(name: str, graph: Graph, functions: Functions) -> Part:
             piece: Piece = _control(name, each, functions)
         else:
             made = dict.fromkeys(v for e in each for v in e.outputs)
-            taken = tuple(dict.fromkeys(v for e in each for v in e.values() if v not in made))
+            taken = tuple(free_values(each))
             given = tuple([v for v in made if v in wanted])
             piece = Stretch(taken, given, plan(name, Graph(taken, tuple(each), given), functions))
         wanted.update(piece.inputs)

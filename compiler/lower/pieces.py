@@ -71,7 +71,7 @@ class Pieces:
         self._whole: set[Value] = set()
         self._never_negative_zero: set[Value] = set()
         self._known: dict[Any, Value] = {}
-        self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        self._names = graph.names()
 
     def put(self, equation: Equation, rule: Rule | None) -> None:
         """Add an equation, or what stands for it by the rule of its op, if that has one here."""

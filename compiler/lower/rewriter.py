@@ -37,7 +37,7 @@ class Rewriter:
         self.same: dict[Value, Operand] = {}
         self.producer: dict[Value, Equation] = {}
         self._returned = {v for v in graph.outputs if isinstance(v, Value)}
-        self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        self._names = graph.names()
         self._count = 0
         self.source: Source | None = None
         # What eager made one index of: the indices, and the sizes of their dimensions.

@@ -60,8 +60,7 @@ def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Gra
     def together(body: Body, rounds: int) -> int:
         return _rounds_together(body, rounds, program_of)
 
-    graph, names = _with_bodies(graph, flat), {v.name for v in graph.inputs}
-    names |= {v.name for e in graph.equations for v in e.outputs}
+    graph, names = _with_bodies(graph, flat), graph.names()
     equations: list[Equation] = []
     for equation in graph.equations:
         hands_on = _is_open(equation) and not equation.params["rows"]
@@ -269,7 +268,7 @@ def _with_results_apart(graph: Graph) -> Graph:
     given, nor one twice.
     """
     made = {v: e for e in graph.equations for v in e.outputs}
-    names = {v.name for v in (*graph.inputs, *made)}
+    names = graph.names()
     equations, outputs = list(graph.equations), []
     for value in graph.outputs:
         if value in outputs or value not in made or isinstance(made[value].op, View):

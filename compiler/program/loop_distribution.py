@@ -34,10 +34,8 @@ from fusegrad.eager.ops.batches.rules import Call, rule_of
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, ancestors, identifier
-from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
+from fusegrad.tracer.ir.rolled import MOST_KEPT, ROLLED, Body, loop
 
-# What is kept in rows for all that leaves a loop takes no more bytes than this.
-MOST_BYTES = 1 << 28
 # Shorter numbers are rounded after each product, longer ones are whole.
 _SINGLE_OR_DOUBLE = "fdFD"
 # What a value of a round follows from: what all rounds read alone; rows, too; what the round was handed.
@@ -55,7 +53,7 @@ def distributed(graph: Graph) -> Graph:
     if not any(map(_may_be, graph.equations)):
         return graph
     graph = passes.dead_code(graph)
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    names = graph.names()
     equations: list[Equation] = []
     for equation in graph.equations:
         equations += _Distribution(equation, names).equations() if _may_be(equation) else [equation]
@@ -164,7 +162,7 @@ class _Distribution:
 
     def affords(self, values: Iterable[Value]) -> bool:
         """Whether there is memory for rows of these as well."""
-        return self.bytes + self._bytes(values) <= MOST_BYTES
+        return self.bytes + self._bytes(values) <= MOST_KEPT
 
     def _bytes(self, values: Iterable[Value]) -> int:
         stored = [v for v in values if v not in self.made or not isinstance(self.made[v].op, View)]

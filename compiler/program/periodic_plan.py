@@ -31,8 +31,8 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # A turn is as many rounds as have more equations than this: what could share a kernel mostly does. So many
-# turns there must be for it to pay. Where each of a few rounds has steps of its own, these are enough.
-SMALLEST_TURN, FEWEST_TURNS, SHORT_TURN = 160, 3, 3
+# turns there must be for it to pay. Where each of as few rounds has steps of its own, these are enough.
+SMALLEST_TURN, FEWEST_TURNS = 160, 3
 # The first rounds mostly differ (they read what was there before), and what comes behind may join the last.
 FIRST_ROUNDS, LAST_ROUNDS = 2, 1
 # More than so many values of more than so many bytes are not kept in memory for later if these are made again
@@ -128,7 +128,7 @@ def _divided_into_turns(first: int, end: int, period: int) -> Iterator[_Turns]:
     """Turns of few rounds; and of as many as leave the least to plan: those of one, and those left over."""
     rounds = (end - first) // period - FIRST_ROUNDS - LAST_ROUNDS
     least_to_plan = rounds_of_turn(rounds, period)
-    for length in dict.fromkeys([min(SHORT_TURN, least_to_plan), least_to_plan]) if least_to_plan else ():
+    for length in dict.fromkeys([min(FEWEST_TURNS, least_to_plan), least_to_plan]) if least_to_plan else ():
         yield _Turns(first + FIRST_ROUNDS * period, length * period, rounds // length, length)
 
 
@@ -384,7 +384,7 @@ class _Joining:
         self.steps: list[Step] = []
         self.checks: list[Value] = []
         self.looks: dict[Value, tuple[Value, int]] = {}  # for parts of something that, and where they begin
-        names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        names = graph.names()
         mark = "_part"
         while any(mark in name for name in names):
             mark += "_"

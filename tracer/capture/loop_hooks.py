@@ -32,42 +32,25 @@ class LoopHooks(Hooks):
 
     __slots__ = ()
 
-    def rounds(
-        self,
-        value: Any,
-        pattern: tuple[Any, ...],
-        summary: Summary,
-        site: int,
-    ) -> Any:
+    def rounds(self, value: Any, pattern: tuple[Any, ...], summary: Summary, site: int) -> Any:
         """What a plain loop (see `plain_loops.py`) iterates over."""
-        observer = active()
-        if observer is None:
-            return value
-        place = self.sites[site]
-        found = _rounds(observer, None, (value,), pattern, summary, place)
-        told = sources_of(None, (value,), pattern) is not None
-        if type(value) is Zipped and found is None:
-            value = _zip(observer, value, place)
-        return _unpacked(observer, value, pattern, told, place) if found is None else found
+        return self.rounds_of(pattern, summary, None, value, site)
 
-    def rounds_of(
-        self,
-        pattern: tuple[Any, ...],
-        summary: Summary,
-        function: Any,
-        *rest: Any,
-    ) -> Any:
-        """What a plain loop iterates over: what the function gives of things that it goes over together."""
+    def rounds_of(self, pattern: tuple[Any, ...], summary: Summary, function: Any, *rest: Any) -> Any:
+        """What a plain loop iterates over: what the function gives of things that it goes over together; that
+        itself, if there is none.
+        """
         observer, (*given, site) = active(), rest
         if observer is None:
-            return function(*given)
+            return given[0] if function is None else function(*given)
         place = self.sites[site]
         found = _rounds(observer, function, given, pattern, summary, place)
         if found is not None:
             return found
         told, deeds = sources_of(function, given, pattern) is not None, observer.deeds
         given = [_zip(observer, x, place) if type(x) is Zipped else x for x in given]
-        items = _unpacked(observer, calls.callee(observer, function, place)(*given), pattern, told, place)
+        over = given[0] if function is None else calls.callee(observer, function, place)(*given)
+        items = _unpacked(observer, over, pattern, told, place)
         if function in _TOGETHER and not any(type(x) in ITERATORS for x in given):
             observer.deeds = deeds  # the loop alone has the iterator
         return items

@@ -191,8 +191,7 @@ def _program_of(taken: Capture, function: Any, structure: Structure, leaves: lis
         if isinstance(host, (ArrayInput, Scalar)):
             constants[host.value] = host.found(leaves)
     values = {id(t.array): v for v, t in [*captured.items(), *arguments.items()]}
-    names = {v.name for v in taken.graph.inputs}
-    names |= {v.name for e in taken.graph.equations for v in e.outputs}
+    names = taken.graph.names()
     outputs: list[Any] = []
     for output in taken.outputs:
         owner = taken.outputs[output.item[0]] if output.kind == "alias" else output

@@ -24,7 +24,7 @@ from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.implied import Known
 from fusegrad.tracer.export.program import Program, branched, captured_program, captured_way
 from fusegrad.tracer.ir.branch import BRANCH, Side
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, source_text
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, free_values, source_text
 from fusegrad.tracer.ir.tested import TESTED, at_most
 
 # A function that goes more ways is refused: each of them is written.
@@ -250,7 +250,8 @@ class _Ways:
             )
         if not differing:
             return [], outputs
-        operands = tuple(dict.fromkeys([v for side in sides for v in _taken(side)]))
+        read = (v for side in sides for v in free_values(side.equations, side.outputs))
+        operands = tuple(dict.fromkeys(read))
         then, otherwise = (Side(Graph(operands, side.equations, side.outputs)) for side in sides)
         made = tuple([self._fresh(v) for v in sides[0].outputs])
         for place, value in zip(differing, made, strict=True):
@@ -295,13 +296,6 @@ def _place(way: Way, guard: Equation) -> int:
         if asked is guard:
             return place
     raise branched(way[0].name, [guard])
-
-
-def _taken(side: Graph) -> list[Value]:
-    """The values that a side takes from before."""
-    own = {v for e in side.equations for v in e.outputs}
-    used = [v for e in side.equations for v in e.values()] + [v for v in side.outputs if isinstance(v, Value)]
-    return [v for v in used if v not in own]
 
 
 def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:

@@ -64,7 +64,7 @@ class Side(Subgraph):
 
 def _widened(graph: Graph, place: int, others: Sequence[Any]) -> Graph:
     """The graph, which takes more there, and does nothing with it."""
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    names = graph.names()
     unused = [fresh(f"other_{v.name}", v.type, names) for v in others]
     return Graph((*graph.inputs[:place], *unused, *graph.inputs[place:]), graph.equations, graph.outputs)
 
@@ -130,7 +130,7 @@ def flattened(graph: Graph) -> Graph:
 
 
 def _flattened(graph: Graph) -> Graph:
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    names = graph.names()
     equations: list[Equation] = []
     known: dict[Any, Any] = {}
     for equation in graph.equations:

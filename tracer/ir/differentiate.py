@@ -118,8 +118,8 @@ def differentiate(
 
     Raises NoGradient where a rule raises what eager's backward would raise to the user.
     """
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
-    builder = Builder(set(names), "d")
+    names = graph.names()
+    builder = Builder(names, "d")
     seeds = [Value(identifier(f"g_{v.name}", builder._names), v.type) for v in outputs]
     gradients: dict[Value, Cotangent] = {}
 
@@ -202,7 +202,7 @@ class Walk:
     def __init__(self, graph: Graph, given: Iterable[tuple[int, Presence]]) -> None:
         """given: when there are gradients of which outputs."""
         self.graph = graph
-        self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        self._names = graph.names()
         self.builder = Builder(set(self._names), "d")
         floats = [(i, each) for i, each in given if graph.outputs[i].dtype.kind in "fcV"]
         known = [(i, each) for i, each in floats if each is not Presence.NEVER]

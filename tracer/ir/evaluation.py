@@ -14,7 +14,7 @@ from fusegrad.eager.core.op import bind, evaluate
 from fusegrad.eager.core.state import in_state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.utils.checkpoint import Run
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, free_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +85,7 @@ class _Part:
         self, graph: Graph, part: Recomputed, tracked: Collection[Value] | None, writes_out: bool
     ) -> None:
         equations = tuple(e for e in graph.equations if not part.values.isdisjoint(e.outputs))
-        made = {v for e in equations for v in e.outputs}
-        read = dict.fromkeys(v for e in equations for v in e.values() if v not in made)
-        self.graph = Graph(tuple(read), equations, ())
+        self.graph = Graph(tuple(free_values(equations)), equations, ())
 
         def again() -> None:
             evaluate_graph(self.graph, self.inputs, tracked, None, writes_out)

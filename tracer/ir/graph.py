@@ -154,6 +154,10 @@ class Graph:
     def __str__(self) -> str:
         return print_graph(self)
 
+    def names(self) -> set[str]:
+        """The names that are taken."""
+        return {v.name for v in self.inputs} | {v.name for e in self.equations for v in e.outputs}
+
     def guards(self) -> list[Equation]:
         """The guards on data, in order."""
         return [e for e in self.equations if e.op is GUARD]
@@ -255,6 +259,14 @@ def ancestors(equations: Sequence[Equation], values: Iterable[Value]) -> set[Val
         if not found.isdisjoint(equation.outputs):
             found.update(equation.values())
     return found
+
+
+def free_values(equations: Iterable[Equation], results: Iterable[Any] = ()) -> list[Value]:
+    """The values that equations read, and that results are, but for those that the equations make."""
+    equations = [*equations]
+    made = {v for e in equations for v in e.outputs}
+    read = (*(v for e in equations for v in e.values()), *(v for v in results if isinstance(v, Value)))
+    return [v for v in dict.fromkeys(read) if v not in made]
 
 
 def renamed(graph: Graph) -> Graph:

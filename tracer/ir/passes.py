@@ -80,7 +80,7 @@ def decompose(graph: Graph, whole: Callable[[Equation], bool] = lambda equation:
     """With composite ops expressed through primitive ones, by their declarations. whole: which are left."""
     if not any(_taken_apart(equation) and not whole(equation) for equation in graph.equations):
         return graph
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    names = graph.names()
     builder = Builder(names, "c")
     same: dict[Value, Any] = {}
     result: list[Equation] = []

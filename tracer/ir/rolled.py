@@ -44,8 +44,9 @@ _GETITEM, _RESHAPE, _CAT, _CLONE, _MATMUL = (
 # Loops of more ops than this, in all rounds, are compiled in eager runs as well, by what the compiler hands
 # over, and so are those that are evaluated again.
 MANY = 5000
-# Products are computed again on the way back if the rows of all take more bytes than this.
-MOST_KEPT = 1 << 27
+# Rows that a loop leaves for others than its user take no more bytes than this: else products are computed
+# again on the way back, or stay in the rounds.
+MOST_KEPT = 1 << 28
 compiled_rounds: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ...]] | None = None
 
 
@@ -346,7 +347,7 @@ def unrolled(graph: Graph, which: Callable[[Equation], bool] = lambda equation: 
     if not any(e.op is ROLLED and which(e) for e in graph.equations):
         return graph
     equations: list[Equation] = []
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    names = graph.names()
     for equation in graph.equations:
         if equation.op is ROLLED and which(equation):
             equations += WrittenOut(equation, names).equations()

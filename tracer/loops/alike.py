@@ -6,7 +6,7 @@ Or why they did not do the same.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -53,6 +53,12 @@ class Seen(NamedTuple):
         is_own = known is not None and known is root and not known.is_chosen
         whole = is_own and array.flags.c_contiguous
         return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked, whole)
+
+
+def share_memory(seen: Iterable[Seen]) -> bool:
+    """Whether several tensors lie in the same memory."""
+    roots = {id(x.reference): x.root for x in seen}
+    return len({*roots.values()}) < len(roots)
 
 
 class Done(NamedTuple):

@@ -49,7 +49,6 @@ from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
 from fusegrad.tracer.loops.turns import (
     AGAIN,
     LONG_ROUND,
-    MANY_ROUNDS,
     TURN,
     Look,
     counted_up,
@@ -57,6 +56,7 @@ from fusegrad.tracer.loops.turns import (
     turn_of,
 )
 from fusegrad.tracer.observe import stores
+from fusegrad.tracer.observe.loops import LONG
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.recorder import Recorder
@@ -65,7 +65,7 @@ from fusegrad.tracer.twin.plain_loops import COUNTED
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
-FEWEST, FEWEST_SMALL = 16, 128
+FEWEST, FEWEST_SMALL = 16, LONG
 # So many rounds one turn has at the most, where every third or tenth is another one.
 MOST_ROUNDS = 20
 
@@ -207,7 +207,7 @@ class Rounds:
         if longest > MOST_ROUNDS:
             return (TURN,)
         long = len(self.recorder.equations) - self._equations >= LONG_ROUND
-        many = long and shortest < longest and self._may_leave_out() >= MANY_ROUNDS
+        many = long and shortest < longest and self._may_leave_out() >= LONG
         return (shortest, longest) if many else (longest,)
 
     def _has_tested(self) -> bool:

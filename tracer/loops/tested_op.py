@@ -18,7 +18,7 @@ from fusegrad.eager.core.op import REGISTRY, bind, wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.cotangent import TRUTH
-from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Value, free_values
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
 from fusegrad.tracer.ir.tested import COUNT, FAR, TESTED
 from fusegrad.tracer.loops import Refused
@@ -73,11 +73,9 @@ class TestedOp:
         self._count = recorder.fresh("count", COUNT)
         self._more = 0 if before is None else begin.number - int(before.counted.array)
         self._equations, self._results = self._round(ways)
-        made = {v for e in self._equations for v in e.outputs}
-        read = (*(v for e in self._equations for v in e.values()), *self._results)
         # The values from before that all rounds read.
-        known = {*made, *self._state, self._count}
-        self._same = [v for v in dict.fromkeys(read) if v not in known]
+        read, known = free_values(self._equations, self._results), {*self._state, self._count}
+        self._same = [v for v in read if v not in known]
         self._check_gradients()
 
     def _round(self, ways: Sequence[Way]) -> tuple[list[Equation], list[Value]]:
@@ -214,10 +212,7 @@ class TestedOp:
             self._held[place]: seen.value for place, seen in self._begin.own().items() if place in self._held
         }
         given = tuple([first.get(v, v) for v in taken])
-        made = {v for e in before for v in e.outputs}
-        read = dict.fromkeys((*(v for e in before for v in e.values()), *given))
-        leaves = tuple([v for v in read if v not in made])
-        reached = ways_of(Graph(leaves, tuple(before), given), known)
+        reached = ways_of(Graph(tuple(free_values(before, given)), tuple(before), given), known)
         # If one round of any way leaves that as it was, any number of them does.
         for way in self._ways:
             equations, results = self._round([way])

@@ -26,7 +26,7 @@ from fusegrad.tracer.ir.graph import GUARD, Value
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import RoundCount, RowOfRound
-from fusegrad.tracer.loops.alike import Seen, done, is_one
+from fusegrad.tracer.loops.alike import Seen, done, is_one, share_memory
 from fusegrad.tracer.loops.induction import NumberOfRound, RoundNumbers
 from fusegrad.tracer.loops.items import Items, alike_for
 from fusegrad.tracer.loops.tested_op import TestedOp
@@ -309,7 +309,7 @@ class TestedRounds:
         tensors = [x for x in end.own().values() if isinstance(x, Seen)]
         if not all(x.plain and x.is_whole for x in tensors):
             raise Refused("its variables hold views, or other tensors than plain ones in row-major order")
-        if end.shares_memory():
+        if share_memory(tensors):
             raise Refused("its variables share memory")
 
     # Leaving rounds out.

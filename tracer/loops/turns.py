@@ -13,7 +13,7 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
+from fusegrad.tracer.ir.graph import Equation, Graph, Value, free_values
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import Forward, RowRead, RowWrite, written_rows
@@ -27,6 +27,7 @@ from fusegrad.tracer.loops.alike import (
     needing,
     operand,
     pattern,
+    share_memory,
 )
 from fusegrad.tracer.loops.appended import Appended, by_list, check_appended
 from fusegrad.tracer.loops.induction import Computed
@@ -36,7 +37,7 @@ from fusegrad.tracer.record.recorder import Recorder
 
 # So many rounds are one turn: two, or one where rounds are long (so many equations) and many, which is all to
 # record then, and to compile.
-TURN, LONG_ROUND, MANY_ROUNDS = 2, 24, 128
+TURN, LONG_ROUND = 2, 24
 # After so many turns the state is looked at: the first one may differ.
 LOOKS = 3
 # Where rounds differed, others are looked at after a few more, and each time after so many times as many.
@@ -301,8 +302,7 @@ class Turn(NamedTuple):
         """The values from before that all turns read."""
         own = {*self.state, *(v for e in self.equations for v in e.outputs)}
         own.update(value for _, value in self.numbers.values())
-        read = (v for e in self._others() for v in e.values())
-        return [v for v in dict.fromkeys((*read, *self._left())) if v not in own]
+        return [v for v in free_values(self._others(), self._left()) if v not in own]
 
 
 def turn_of(
@@ -360,12 +360,10 @@ def turn_of(
     if not (chain | forwarded).isdisjoint(shown):
         raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
-    names = {v.name for v in (*after, *after.values())} | {v.name for e in first for v in e.values()}
-    given = {}
-    for i, computed in numbers[1].items():
-        value = Value(identifier("number", names), TensorType((), computed.dtype))
-        names.add(value.name)
-        given[i] = computed, value
+    given = {
+        i: (computed, recorder.fresh("number", TensorType((), computed.dtype)))
+        for i, computed in numbers[1].items()
+    }
     begin, roots = looks[0].equations, looks[-1].roots
     turn = Turn(
         first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, ahead, left
@@ -415,9 +413,7 @@ def _share_memory(looks: Sequence[Look], read: Collection[Value]) -> bool:
     """
     pairs = zip(looks[0].carried, looks[-1].carried, strict=True)
     seen = [now for then, now in pairs if isinstance(now, Seen) and now.reference is not then.reference]
-    seen = [x for x in seen if x.value not in read]
-    references = {id(x.reference): x for x in seen if x.root is not None}
-    return len({x.root for x in references.values()}) < len(references)
+    return share_memory(x for x in seen if x.value not in read and x.root is not None)
 
 
 def _carries(looks: Sequence[Look], after: dict[Value, Value], read: Sequence[Collection[Value]]) -> bool:

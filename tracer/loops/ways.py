@@ -18,10 +18,10 @@ from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.op import REGISTRY, TensorType
 from fusegrad.tracer.ir.branch import BRANCH, Side
 from fusegrad.tracer.ir.cotangent import TRUTH
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, free_values
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import NewValue, Position, RowOfRound
-from fusegrad.tracer.loops.alike import NESTED, Done, Seen, needing
+from fusegrad.tracer.loops.alike import NESTED, Done, needing
 from fusegrad.tracer.loops.induction import NumberOfRound
 from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder
@@ -99,13 +99,6 @@ class State(NamedTuple):
     def shared(self) -> frozenset[Pair]:
         """Which two of its variables hold one thing that the loop has made: first who stands for it."""
         return frozenset((holder, i) for i, holder in enumerate(self.holders()) if holder != i)
-
-    def shares_memory(self) -> bool:
-        """Whether what several variables hold is the same memory, and not one tensor."""
-        own = [
-            x for x, kind in zip(self.seen, self.kinds, strict=True) if kind.is_own and isinstance(x, Seen)
-        ]
-        return len({id(x.reference) for x in own}) != len({x.root for x in own})
 
     def counters(self) -> dict[int, Any]:
         """By place, what is counted up."""
@@ -335,9 +328,7 @@ class _Merged:
     def _branch(
         self, test: Value, sides: Sequence[tuple[list[Equation], list[Value]]], origin: Equation
     ) -> Equation:
-        read = (v for equations, results in sides for v in (*_read(equations), *results))
-        made = {v for equations, _ in sides for e in equations for v in e.outputs}
-        free = tuple([v for v in dict.fromkeys(read) if v not in made])
+        free = tuple(dict.fromkeys(v for side in sides for v in free_values(*side)))
         then, otherwise = (Side(Graph(free, tuple(e), tuple(results))) for e, results in sides)
         outputs = tuple([self._new(f"{v.name}_chosen", v.type) for v in sides[0][1]])
         params = {"then": then, "otherwise": otherwise}
@@ -370,7 +361,3 @@ def _check_alike(ways: Sequence[Way], number: int) -> None:
         raise Refused(f"its rounds do not all have the same ops {line}")
     if any(w.step(number) != ways[0].step(number) for w in ways):
         raise Refused(f"its rounds compute with other numbers, sizes or tensors from round to round {line}")
-
-
-def _read(equations: Sequence[Equation]) -> list[Value]:
-    return [v for e in equations for v in e.values()]

@@ -150,7 +150,7 @@ def test_values_are_eagers_and_rounds_have_few_products(
 
 
 def test_there_is_no_more_memory_than_that(found: list[Graph], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_distribution, "MOST_BYTES", 0)
+    monkeypatch.setattr(loop_distribution, "MOST_KEPT", 0)
     rolled_loops.check(elman, args=given(True))
     joint = max(found, key=lambda graph: len(loops_of(graph)))
     assert min(products(loop) for loop in loops_of(joint)) == 4

@@ -382,7 +382,7 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
 def made_short(set_: Callable[[Any, str, Any], Any]) -> None:
     """Few rounds are enough to leave some out, and to have a loop compiled."""
     set_(rolling, "FEWEST_SMALL", 16)
-    set_(rolling, "MANY_ROUNDS", 16)
+    set_(rolling, "LONG", 16)
     set_(rolled, "MANY", 100)
 
 

@@ -21,7 +21,7 @@ ONE_BY_ONE, IN_TWOS = [0, 1, 2, ROUNDS - 1], [0, 1, 2, 3, 4, 5, ROUNDS - 2, ROUN
 @pytest.fixture(autouse=True)
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Few rounds are enough; the numbers of those that ran to their end."""
-    monkeypatch.setattr(rolling, "MANY_ROUNDS", 16)
+    monkeypatch.setattr(rolling, "LONG", 16)
     return rounds_that_run(monkeypatch)
 
 
@@ -103,7 +103,7 @@ def test_short_rounds_and_short_loops_are_taken_in_twos(
 
     check_rolled(short, ran)
     assert ran == IN_TWOS
-    monkeypatch.setattr(rolling, "MANY_ROUNDS", ROUNDS)
+    monkeypatch.setattr(rolling, "LONG", ROUNDS)
     check_rolled(states, ran)
     assert ran == IN_TWOS
 

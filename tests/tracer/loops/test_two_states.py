@@ -32,7 +32,7 @@ def states(x: fg.Tensor, y: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> Any:
 
 def test_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "FEWEST_SMALL", 16)
-    monkeypatch.setattr(rolling, "MANY_ROUNDS", 16)
+    monkeypatch.setattr(rolling, "LONG", 16)
     monkeypatch.setattr(rolling, "LONG_ROUND", 1 << 30)
     monkeypatch.setattr(rolled, "MANY", 100)
     derived = fg.value_and_grad(states, (0, 1, 2, 3), has_aux=True)

@@ -112,7 +112,7 @@ def _outputs(
 ) -> list[tuple[Handle, tuple[int, ...]]]:
     """The results under the names output, or output0, output1 and so on."""
     many = len(graph.outputs) > 1
-    taken = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    taken = graph.names()
     results = []
     for i, operand in enumerate(graph.outputs):
         name = f"output{i}" if many else "output"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind, wrap
-from fusegrad.tracer.ir.cotangent import Cotangent, Cotangents, Presence, Structured, Tensors, presence
+from fusegrad.tracer.ir.cotangent import Cotangents, Presence, Structured, Tensors, cotangents_of, presence
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, inlined, once
 from fusegrad.tracer.ir.passes import optimise
@@ -96,10 +96,7 @@ class Branch(Structured):
         made = bind(BRANCH, operands, {"then": back.then, "otherwise": back.otherwise})
         number = len(back.presences)
         present = dict(zip(back.truths, made[number:], strict=True))
-        gradients = (
-            None if each is Presence.NEVER else Cotangent(made[i], present.get(i))
-            for i, each in enumerate(back.presences)
-        )
+        gradients = iter(cotangents_of(back.presences, dict(enumerate(made)), present))
         return [next(gradients) if x.array.dtype.kind in "fcV" else None for x in inputs]
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:

@@ -7,7 +7,7 @@ from it is zeros then, too, whatever it is multiplied by: zero times infinity ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -75,6 +75,18 @@ def presence(cotangent: Cotangent | None) -> Presence:
     if cotangent is None:
         return Presence.NEVER
     return Presence.ALWAYS if cotangent.present is None else Presence.SOMETIMES
+
+
+def cotangents_of(
+    when: Iterable[Presence], gradients: Mapping[int, Tensor], truths: Mapping[int, Tensor]
+) -> list[Cotangent | None]:
+    """Cotangents, by when there are gradients, with these truths of those that there are sometimes."""
+    return [
+        None
+        if each is Presence.NEVER
+        else Cotangent(gradients[i], truths[i] if each is Presence.SOMETIMES else None)
+        for i, each in enumerate(when)
+    ]
 
 
 def truth_of(cotangent: Cotangent | None) -> Tensor:

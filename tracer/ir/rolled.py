@@ -23,11 +23,11 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.cotangent import (
-    Cotangent,
     Cotangents,
     Presence,
     Structured,
     Tensors,
+    cotangents_of,
     presence,
     truth_of,
     zeros_like,
@@ -300,11 +300,7 @@ def _gone_back(
     made = bind(ROLLED, operands, loop(body_back, rounds, on, len(leaving) + keeps + rows, not backwards))
     gradients = dict(zip((*summed, *back.rows), (*made[: len(summed)], *made[on:]), strict=True))
     truths = dict(zip(back.truths, made[len(summed) : on], strict=True))
-    found: list[Cotangent | None] = [None] * len(inputs)
-    for i, when in enumerate(after):
-        if when is not Presence.NEVER:
-            found[i] = Cotangent(gradients[i], truths[i] if when is Presence.SOMETIMES else None)
-    return found
+    return cotangents_of(after, gradients, truths)
 
 
 ROLLED = Rolled("rolled", keeps_outputs=True)

@@ -37,6 +37,7 @@ from fusegrad.tracer.ir.cotangent import (
     Presence,
     Structured,
     Tensors,
+    cotangents_of,
     presence,
     truth_of,
     zeros_of,
@@ -287,10 +288,7 @@ class Backward(Counted):
         made = bind(AT_COUNT, operands, {"graph": self})
         gradients = dict(zip(self._wanted, made, strict=False))
         present = dict(zip(self._truths, made[len(self._wanted) :], strict=True))
-        return [
-            None if when is Presence.NEVER else Cotangent(gradients[i], present.get(i))
-            for i, when in enumerate(self._presences)
-        ]
+        return cotangents_of(self._presences, gradients, present)
 
     def run(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         carried, rounds = self._carried, int(tensors[0].array)

@@ -6,8 +6,7 @@ Or why they did not do the same.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.op import wrap
@@ -20,11 +19,12 @@ from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.memory import Known, Memory
+from fusegrad.tracer.record.ranges import Ranges
 from fusegrad.tracer.record.recorder import Recorder
 
 # What no round has that is rolled: draws, and what has equations of its own.
 NESTED = frozenset({"random", "rolled"})
-NOTHING: Mapping[int, Any] = MappingProxyType({})
+SOME_DERIVED = "gradients are taken of only some of what its rounds compute"
 
 
 class Seen(NamedTuple):
@@ -106,6 +106,27 @@ def needing(recorder: Recorder) -> set[Value]:
     return recorder.tracked | {v for v, tensor in operands if tensor is not None and tensor.needs_grad}
 
 
+def line_of(equation: Equation) -> str:
+    """The user's line that an equation comes from, in brackets."""
+    return f"(line {equation.source.line})" if equation.source is not None else ""
+
+
+def check_op(equation: Equation, ranges: Ranges) -> None:
+    """Raise Refused for an op that no round may have that is left out. ranges: what is known of numbers, by
+    which an op that may refuse its input takes this one in all rounds.
+    """
+    op = equation.op
+    is_fit = not op.refuses or ranges.is_fit(op, equation.inputs, equation.params)
+    if op.family in NESTED or not is_fit:
+        raise Refused(f"its rounds have an op that is not rolled, {op.name} {line_of(equation)}")
+
+
+def check_derived(equations: Iterable[Equation], tracked: Collection[Value]) -> None:
+    """Raise Refused where not just those results need gradients that eager gives any."""
+    if not all(is_derived(e, tracked) for e in equations):
+        raise Refused(SOME_DERIVED)
+
+
 def is_derived(equation: Equation, tracked: Collection[Value]) -> bool:
     """Whether what needs gradients are the results of just those ops that such a tensor goes into.
 
@@ -120,26 +141,22 @@ def is_derived(equation: Equation, tracked: Collection[Value]) -> bool:
 def in_place_of(
     first: Sequence[Equation],
     second: Sequence[Equation],
-    reads: Mapping[int, RowRead] = NOTHING,
-    reads_after: Mapping[int, RowRead] = NOTHING,
-    numbers: Mapping[int, Computed] = NOTHING,
-    numbers_after: Mapping[int, Computed] = NOTHING,
-    is_fit: Callable[[Equation], bool] = lambda equation: False,
+    reads: Mapping[int, RowRead],
+    reads_after: Mapping[int, RowRead],
+    numbers: Mapping[int, Computed],
+    numbers_after: Mapping[int, Computed],
+    ranges: Ranges,
 ) -> dict[Value, Value]:
-    """For each value of the first equations that of the second ones in its place.
-
-    is_fit: whether an op that may refuse its input takes this one in all rounds.
-    """
+    """For each value of the first equations that of the second ones in its place."""
     marked = reads.keys() == reads_after.keys() and numbers.keys() == numbers_after.keys()
     if len(first) != len(second) or not marked:
         raise Refused("its rounds do not all have the same ops")
     after: dict[Value, Value] = {}
     for i, (one, other) in enumerate(zip(first, second, strict=True)):
-        line = f"(line {one.source.line})" if one.source is not None else ""
+        line = line_of(one)
         if one.op is GUARD:
             raise Refused(f"its rounds look at values {line}")
-        if (one.op.refuses and not is_fit(one)) or one.op.family in NESTED:
-            raise Refused(f"its rounds have an op that is not rolled, {one.op.name} {line}")
+        check_op(one, ranges)
         if one.op is not other.op:
             raise Refused(f"its rounds do not all have the same ops {line}")
         if i in reads:

@@ -23,7 +23,7 @@ from fusegrad.tracer.ir.rolled import Body, through, ways_of
 from fusegrad.tracer.ir.tested import COUNT, FAR, TESTED
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import RoundCount
-from fusegrad.tracer.loops.alike import is_derived, needing, operand
+from fusegrad.tracer.loops.alike import SOME_DERIVED, check_derived, needing, operand
 from fusegrad.tracer.loops.kept import apart, handed_on, keeps_its_result, kept_by_nodes
 from fusegrad.tracer.loops.ways import Number, Place, State, Terms, Way, round_of
 from fusegrad.tracer.record.recorder import Recorder
@@ -192,15 +192,13 @@ class TestedOp:
         return any(way.needs_gradients for way in self._ways)
 
     def _check_gradients(self) -> None:
-        reason = "gradients are taken of only some of what its rounds compute"
-        if not state.grad_enabled:
-            if self._needs_gradients():
-                raise Refused(reason)
-            return
         known = needing(self._recorder)
-        pairs = ((e, known | way.tracked) for way in self._ways for e in way.equations if e.outputs)
-        if not all(is_derived(e, tracked) for e, tracked in pairs):
-            raise Refused(reason)
+        for way in self._ways:
+            made = [e for e in way.equations if e.outputs]
+            if state.grad_enabled:
+                check_derived(made, known | way.tracked)
+            elif way.needs_gradients:
+                raise Refused(SOME_DERIVED)
 
     def _check_reach(self) -> None:
         """The gradient must go to the same leaves, however many rounds there are, and which way they go:

@@ -20,9 +20,9 @@ from fusegrad.tracer.loops.affine import Forward, RowRead, RowWrite, written_row
 from fusegrad.tracer.loops.alike import (
     Done,
     Seen,
+    check_derived,
     follow,
     in_place_of,
-    is_derived,
     is_one,
     needing,
     operand,
@@ -334,7 +334,7 @@ def turn_of(
         subscripts[1],
         numbers[0],
         numbers[1],
-        lambda e: recorder.ranges.is_fit(e.op, e.inputs, e.params),
+        recorder.ranges,
     )
     chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
     # Rows that were read, which variables keep for a while, are views of one tensor.
@@ -345,9 +345,7 @@ def turn_of(
     carried = [v for v, next_ in after.items() if v not in made and next_ != v and v not in chain]
     if any(after[v] not in made for v in carried):
         raise Refused("its rounds only hand something on that they do not make")
-    known = needing(recorder)
-    if not all(is_derived(e, known) for e in first):
-        raise Refused("gradients are taken of only some of what its rounds compute")
+    check_derived(first, needing(recorder))
     rows = {i: read for i, read in ours[0].items() if i not in forwards}
     if any(first[i].inputs[0] in (*made, *carried) for i in rows if i not in ahead):
         raise Refused("its rounds find rows in what they change")

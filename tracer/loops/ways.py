@@ -21,7 +21,7 @@ from fusegrad.tracer.ir.cotangent import TRUTH
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, free_values
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import NewValue, Position, RowOfRound
-from fusegrad.tracer.loops.alike import NESTED, Done, needing
+from fusegrad.tracer.loops.alike import Done, check_op, line_of, needing
 from fusegrad.tracer.loops.induction import NumberOfRound
 from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder
@@ -250,16 +250,12 @@ def way_of(
 
 def _check(equation: Equation, behind: bool, recorder: Recorder) -> None:
     """Raise Refused for an equation that no round may have. behind: whether a test stands before it."""
-    op, line = equation.op, f"(line {equation.source.line})" if equation.source is not None else ""
-    if op is GUARD:
-        if equation.inputs[0].dtype != np.bool_:
-            raise Refused(f"its rounds look at values {line}")
-    elif op.family in NESTED or (
-        op.refuses and not recorder.ranges.is_fit(op, equation.inputs, equation.params)
-    ):
-        raise Refused(f"its rounds have an op that is not rolled, {op.name} {line}")
-    elif behind:
-        _check_total(equation)
+    if equation.op is not GUARD:
+        check_op(equation, recorder.ranges)
+        if behind:
+            _check_total(equation)
+    elif equation.inputs[0].dtype != np.bool_:
+        raise Refused(f"its rounds look at values {line_of(equation)}")
 
 
 def _check_total(equation: Equation) -> None:
@@ -355,8 +351,7 @@ class _Merged:
 def _check_alike(ways: Sequence[Way], number: int) -> None:
     """Raise Refused where an equation is not the same in all ways."""
     lasting = [w for w in ways if number < len(w.equations)]
-    source = lasting[0].equations[number].source
-    line = f"(line {source.line})" if source is not None else ""
+    line = line_of(lasting[0].equations[number])
     if len(lasting) < len(ways) or len({w.equations[number].op for w in ways}) > 1:
         raise Refused(f"its rounds do not all have the same ops {line}")
     if any(w.step(number) != ways[0].step(number) for w in ways):

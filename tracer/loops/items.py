@@ -121,16 +121,9 @@ def _as(pattern: Pattern, items: Iterator[Any]) -> Any:
 def alike_for(symbol: str, difference: int, growth: int) -> int:
     """For how many rounds, this one included, a comparison with zero has one outcome."""
     now = COMPARE[symbol](difference, 0)
-    if not growth or (COMPARE[symbol](difference + FAR * growth, 0) == now and symbol not in ("==", "!=")):
-        return FAR
-    if symbol in ("==", "!="):
-        zero = difference % growth == 0 and -difference // growth >= 0
-        return FAR if not zero else max(1, -difference // growth)
-    # Where it comes to zero or past it.
-    near = -difference // growth
-    return next(
-        n for n in range(max(1, near - 1), near + 3) if COMPARE[symbol](difference + n * growth, 0) != now
-    )
+    near = -difference // growth if growth else 0  # where it comes to zero, or past it
+    outcomes = ((n, COMPARE[symbol](difference + n * growth, 0)) for n in range(max(1, near - 1), near + 3))
+    return next((n for n, outcome in outcomes if outcome != now), FAR)
 
 
 def alike_remainders(symbol: str, number: int, modulus: int, right: int, growth: int, most: int) -> int:

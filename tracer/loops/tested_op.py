@@ -70,7 +70,7 @@ class TestedOp:
             before = RoundCount(wrap(np.zeros((), np.int64)), begin.number)
             recorder.constant(before.counted)
         self._before = before
-        self._count = recorder.fresh("count", COUNT)
+        self._count = terms.new("count", COUNT)
         self._more = 0 if before is None else begin.number - int(before.counted.array)
         self._equations, self._results = self._round(ways)
         # The values from before that all rounds read.
@@ -79,7 +79,7 @@ class TestedOp:
         self._check_gradients()
 
     def _round(self, ways: Sequence[Way]) -> tuple[list[Equation], list[Value]]:
-        return round_of(ways, self._moving, (self._count, self._more), self._recorder)
+        return round_of(ways, self._moving, (self._count, self._more), self._terms)
 
     def run(self, nodes: Mapping[int, str], most: int) -> RoundCount:
         """Say what these rounds do and all that follow, up to so many, by one op on the graph; how many
@@ -149,7 +149,7 @@ class TestedOp:
         equations, (*after, goes_on) = [*self._equations], self._results
         taken = [*self._state, *self._same]
         if limit is not None:
-            count, new = self._count, self._recorder.fresh
+            count, new = self._count, self._terms.new
             more, is_below, both = new("count", COUNT), new("test", TRUTH), new("test", TRUTH)
             taken[len(after) : len(after)] = [count]
             equations.append(Equation(_ADD, (count, 1), {}, (more,)))

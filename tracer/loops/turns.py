@@ -14,6 +14,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, free_values
+from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import Forward, RowRead, RowWrite, written_rows
@@ -359,7 +360,7 @@ def turn_of(
         raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
     given = {
-        i: (computed, recorder.fresh("number", TensorType((), computed.dtype)))
+        i: (computed, fresh("number", TensorType((), computed.dtype), recorder.names))
         for i, computed in numbers[1].items()
     }
     begin, roots = looks[0].equations, looks[-1].roots

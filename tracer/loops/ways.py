@@ -19,6 +19,7 @@ from fusegrad.eager.core.op import REGISTRY, TensorType
 from fusegrad.tracer.ir.branch import BRANCH, Side
 from fusegrad.tracer.ir.cotangent import TRUTH
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, free_values
+from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.loops import Refused
 from fusegrad.tracer.loops.affine import NewValue, Position, RowOfRound
 from fusegrad.tracer.loops.alike import Done, check_op, line_of, needing
@@ -112,7 +113,7 @@ class Terms:
     """Values that stand for what any round is handed, and for what it makes."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+        self._names = recorder.names
         self._known: dict[Any, Value] = {}
 
     def held(self, place: Place, type_: TensorType) -> Value:
@@ -125,10 +126,14 @@ class Terms:
         """What an equation of the round made, both by number."""
         return self._value("made{}_{}" if output else "made{}", (equation, output), type_)
 
+    def new(self, name: str, type_: TensorType) -> Value:
+        """A value of no equation yet, called like that or nearly so."""
+        return fresh(name, type_, self._names)
+
     def _value(self, name: str, numbers: tuple[int, ...], type_: TensorType) -> Value:
         key = name, numbers, type_
         if key not in self._known:
-            self._known[key] = self._recorder.fresh(name.format(*numbers), type_)
+            self._known[key] = self.new(name.format(*numbers), type_)
         return self._known[key]
 
 
@@ -231,7 +236,7 @@ def way_of(
 
     for number, equation in enumerate(equations):
         if number in rows:
-            steps = rows[number].steps(equation, recorder.fresh)
+            steps = rows[number].steps(equation, terms.new)
             is_part = isinstance(rows[number], RowOfRound) and equation.output in recorder.tracked
         elif (given := equation.values()) and all(v in counting for v in given):
             continue
@@ -270,7 +275,7 @@ def _check_total(equation: Equation) -> None:
 
 
 def round_of(
-    ways: Sequence[Way], moving: Sequence[Place], count: tuple[Value, int], recorder: Recorder
+    ways: Sequence[Way], moving: Sequence[Place], count: tuple[Value, int], terms: Terms
 ) -> tuple[list[Equation], list[Value]]:
     """The equations of a round that goes one of these ways, and its results: what it hands on by the `moving`
     variables, and whether it went one of them. count: how many rounds there were before, as a value and so
@@ -278,7 +283,7 @@ def round_of(
 
     Raises Refused where ways differ in more than how their tests came out.
     """
-    return _Merged(moving, count, recorder.fresh).side(ways, 0)
+    return _Merged(moving, count, terms.new).side(ways, 0)
 
 
 class _Merged:

@@ -13,12 +13,11 @@ from typing import Any
 
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import user_location
-from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, evaluate
+from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.ir.graph import Equation, Source, Value, array_type, identifier
-from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.observe.arrays.into_tensors import Made
 from fusegrad.tracer.observe.hosts import Gradient, GradientOf, Host, NoGradient, Place
 from fusegrad.tracer.observe.numbers import Numbers
@@ -103,7 +102,7 @@ class Recorder(Interpreter):
         self.calls_again, self.with_ranks = Checkpoints(self), self.graph_changes.with_ranks
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
         self.results: list[weakref.ref[Tensor]] | None = None
-        self._places, self._names, self._count = dict[int, int](), set[str](), 0
+        self._places, self.names, self._count = dict[int, int](), set[str](), 0
 
     # Where values come from.
 
@@ -113,7 +112,7 @@ class Recorder(Interpreter):
         known = self.memory.find(tensor.array)
         if known is not None:
             return known.value
-        value = self._define(tensor, identifier(name, self._names), outside=True)
+        value = self._define(tensor, identifier(name, self.names), outside=True)
         self.inputs.append(value)
         return value
 
@@ -131,7 +130,7 @@ class Recorder(Interpreter):
         if known is not None:
             return self.memory.current(known)
         name = self.name_of(tensor) or name or f"captured{len(self.captured)}"
-        value = self._define(tensor, identifier(name, self._names), outside=True)
+        value = self._define(tensor, identifier(name, self.names), outside=True)
         self.captured[value] = tensor
         return value
 
@@ -146,14 +145,14 @@ class Recorder(Interpreter):
             return
         known = None if tensor.needs_grad else self.constants.same(tensor.array)
         if known is None:
-            known = self._define(tensor, identifier(f"constant{len(self.constants)}", self._names))
+            known = self._define(tensor, identifier(f"constant{len(self.constants)}", self.names))
             self.constants.add(known, tensor.array)
         else:
             self.memory.define(tensor.array, known)
 
     def host(self, tensor: Tensor, name: str, make: Callable[[Value], Host], outside: bool = False) -> None:
         """Note that a replay asks Python for the values of `tensor`."""
-        value = self._define(tensor, identifier(f"{name}{len(self.hosts)}", self._names), outside)
+        value = self._define(tensor, identifier(f"{name}{len(self.hosts)}", self.names), outside)
         host = make(value)
         self.hosts.append((host, len(self.equations)))
         if self.before is not None and not outside:
@@ -172,7 +171,7 @@ class Recorder(Interpreter):
 
     def _define(self, tensor: Tensor, name: str, outside: bool = False) -> Value:
         value = Value(name, array_type(tensor.array))
-        self._names.add(name)
+        self.names.add(name)
         self.memory.define(tensor.array, value, outside)
         if tensor.needs_grad:
             self.tracked.add(value)
@@ -192,9 +191,9 @@ class Recorder(Interpreter):
     def _fresh(self) -> str:
         name = f"v{self._count}"
         self._count += 1
-        while name in self._names:
+        while name in self.names:
             name += "_"
-        self._names.add(name)
+        self.names.add(name)
         return name
 
     # What the engine reports.
@@ -482,10 +481,6 @@ class Recorder(Interpreter):
             self.effect("steps a learning rate schedule before it is done; step it last", "schedule")
 
     # Rounds of loops (see `rolling.py`).
-
-    def fresh(self, name: str, type_: TensorType) -> Value:
-        """A value of no equation yet, called like that or nearly so."""
-        return fresh(name, type_, self._names)
 
     def noted(self) -> tuple[int, ...]:
         """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""

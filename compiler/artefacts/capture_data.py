@@ -217,14 +217,14 @@ def _check_words(graph: Graph) -> None:
 def _check_word(word: Any) -> None:
     if isinstance(word, Subgraph):
         _check_words(word.graph)
-    elif isinstance(word, tuple) and type(word) is not Slice and not _means_more(type(word)):
+    elif isinstance(word, tuple) and type(word) is not Slice and not means_more(type(word)):
         for part in word:
             _check_word(part)
-    elif not isinstance(word, (Value, DType)) and type(word) not in _LITERALS and _means_more(type(word)):
+    elif not isinstance(word, (Value, DType)) and type(word) not in _LITERALS and means_more(type(word)):
         raise Unsayable(f"has a {type(word).__name__} in its graph, which has no text")
 
 
-def _means_more(kind: type) -> bool:
+def means_more(kind: type) -> bool:
     """Whether a class is more than tuples or numbers: some of ours only say what a node is called, for which
     results have a word of their own.
     """

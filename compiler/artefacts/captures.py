@@ -9,17 +9,12 @@ read, the run is recorded as ever.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fusegrad.compiler.artefacts import capture_data, folder
+from fusegrad.compiler.artefacts import capture_data, folder, versions
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, plain
 from fusegrad.eager.core import dtypes
@@ -43,7 +38,7 @@ class Remembered:
     def __init__(self, function: Any, structure: Any, leaves: Sequence[Any], how: Any) -> None:
         self._function, self._leaves, self.why = function, leaves, ""
         world, roots = self._world()
-        said = [FORM, _versions(), plain(modes()), str(dtypes.default_float()), plain(how)]
+        said = [FORM, versions.known(), plain(modes()), str(dtypes.default_float()), plain(how)]
         said += [capture_data.structure(structure), roots, world.facts, _methods_of_tensors()]
         self._key = hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
@@ -111,23 +106,6 @@ def _captures(artefact: Artefact | None) -> list[Any]:
 def is_wanted() -> bool:
     """Whether there is a place to keep captures in."""
     return bool(folder.place())
-
-
-@functools.cache
-def _versions() -> list[str]:
-    """What recording depends on beside the program: fusegrad's own source, NumPy, and the interpreter."""
-    here = Path(__file__).parents[2]
-    found = hashlib.sha256()
-    for room in ("eager", "tracer"):
-        for file in sorted((here / room).rglob("*.py")):
-            found.update(file.read_bytes())
-    return [
-        found.hexdigest(),
-        np.__version__,
-        sys.version,
-        str(sys.flags.optimize),
-        sys.implementation.cache_tag or "",
-    ]
 
 
 def _methods_of_tensors() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from fusegrad.compiler.base import background, debug
@@ -14,7 +14,7 @@ from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.codegen.kernel_parts import parts
 from fusegrad.compiler.kernel.ir import Kernel
 from fusegrad.compiler.llvm.ir_writer import RARE
-from fusegrad.compiler.llvm.llvm_jit import Module, Statistics, cache_key, left_for
+from fusegrad.compiler.llvm.llvm_jit import Module, Statistics, left_for, said_key
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import task_name
 from fusegrad.compiler.runtime import threads
@@ -52,9 +52,10 @@ def compile_kernels(kernels: Sequence[Kernel]) -> None:
     texts: dict[str, str] = {}
     for name, kernel in new.items():
         debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
-        text = module_text(kernel, name, host())
-        if _is_left(name, text):
+        write = functools.partial(module_text, kernel, name, host())
+        if _is_left(name, kernel, write):
             continue
+        text = write()
         if texts and sum(map(len, texts.values())) + len(text) > LARGE_MODULE:
             _begin(new, texts)
             texts = {}
@@ -72,7 +73,7 @@ def _begin(kernels: Mapping[str, Kernel], texts: Mapping[str, str]) -> None:
             return
         tasks = [task_name(name) for name in new if parts(kernels[name])[1] is not None]
         aside = background.here()
-        keys = [*filter(None, map(cache_key, new.values()))] if _since_cold is None else []
+        keys = [*filter(None, (_key(kernels[name]) for name in new))]
         module = Module(joined([*new.values()]), [*new, *tasks], _turns[aside], aside, keys)
         _modules.update(dict.fromkeys(new, module))
         if _since_cold is not None:
@@ -80,9 +81,14 @@ def _begin(kernels: Mapping[str, Kernel], texts: Mapping[str, str]) -> None:
         Statistics.kernels += len(new)
 
 
-def _is_left(name: str, text: str) -> bool:
+def _key(kernel: Kernel) -> str:
+    """By which other processes find a kernel, whose text says all of it; empty where they are not to."""
+    return said_key("kernel", kernel.text) if _since_cold is None else ""
+
+
+def _is_left(name: str, kernel: Kernel, write: Callable[[], str]) -> bool:
     """Whether an earlier process has compiled a kernel, which is then known here as well."""
-    module = left_for(text) if _since_cold is None else None
+    module = left_for(_key(kernel), write)
     if module is not None:
         with compiling:
             _modules[name] = module

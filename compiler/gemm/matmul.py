@@ -70,7 +70,10 @@ def _code(dtype: str, tiles: tuple[Tile, ...]) -> llvm_jit.Module:
     symbol = "_".join(["tiled", routine, *names]) if tiles else f"product_{routine}"
     if not tiles:
         llvm_jit.add_symbols({f"fusegrad_{routine}": routines()[routine]})
-    return llvm_jit.Module(_module(routine, dtype, symbol, tiles), [symbol, task_name(symbol)])
+    write = partial(_module, routine, dtype, symbol, tiles)
+    return llvm_jit.Module(
+        write, [symbol, task_name(symbol)], said=("product", routine, dtype, symbol, tiles)
+    )
 
 
 # By dtype (short name), the tiles of the kernels that there are.

@@ -212,7 +212,9 @@ def _code(code: Code) -> llvm_jit.Module:
     if code.lanes is None:
         known, letter = routines(), DTYPES[code.dtype].product[0]
         llvm_jit.add_symbols({f"fusegrad_{letter}{name}": known[f"{letter}{name}"] for name in ROUTINES})
-    return llvm_jit.Module(module_text([_entry(code), _task(code)]), [code.symbol])
+    return llvm_jit.Module(
+        lambda: module_text([_entry(code), _task(code)]), [code.symbol], said=("solver", *code)
+    )
 
 
 def _entry(code: Code) -> FunctionWriter:

@@ -21,14 +21,15 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from fusegrad.compiler.artefacts import folder
+from fusegrad.compiler.artefacts import folder, versions
 from fusegrad.compiler.artefacts.form import Artefact
+from fusegrad.compiler.artefacts.world import Unsayable
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.uninterrupted import Finished, Running, undisturbed
 from fusegrad.compiler.llvm import image
 from fusegrad.compiler.llvm.image import Image, Unlinkable, add_symbols as add_symbols
-from fusegrad.compiler.llvm.target import Level, host_facts
+from fusegrad.compiler.llvm.target import Level, host, host_facts
 from fusegrad.eager import forks
 
 
@@ -112,6 +113,19 @@ class _Code:
         return found
 
 
+def said_key(*said: Any) -> str:
+    """The key of the machine code of a text that is not written yet, by all that it is made of beside the
+    source of fusegrad and the machine; empty where there is no cache.
+    """
+    if not folder.place() or not _maker():
+        return ""
+    try:
+        facts = versions.known(), repr(host()), said
+    except Unsayable:
+        return ""
+    return hashlib.sha256(_maker() + repr(facts).encode()).hexdigest()
+
+
 def _left(key: str) -> _Code | None:
     """The machine code that an earlier process left under a key."""
     artefact = folder.find(key) if key else None
@@ -127,9 +141,9 @@ def _left(key: str) -> _Code | None:
 _found: dict[tuple[str, ...], Module] = {}
 
 
-def left_for(text: str) -> Module | None:
-    """The module that has the functions of LLVM IR, maybe beside others, where an earlier process left it."""
-    code = _left(cache_key(text))
+def left_for(key: str, text: Callable[[], str]) -> Module | None:
+    """The module that has the functions of a text, maybe beside others, where an earlier process left it."""
+    code = _left(key)
     if code is None:
         return None
     facts = code.artefact.facts
@@ -168,22 +182,24 @@ class Module:
 
     turn: what its thread waits for before LLVM begins, where there may be many. aside: whether it is of what
     is compiled beside the program; who forks or ends the process does not wait for such a one to begin.
-    keys: by which later processes are to find it, where it has been looked for by them. code: its machine
-    code, where that is known. Raises RuntimeError for what is no LLVM IR.
+    text: or what writes it, where it is asked for. keys: by which later processes are to find it, where it
+    has been looked for by them. code: its machine code, where that is known. said: all that the text is made
+    of, by which it is found before it is written. Raises RuntimeError for what is no LLVM IR.
     """
 
     def __init__(
         self,
-        text: str,
+        text: str | Callable[[], str],
         symbols: Sequence[str],
         turn: threading.Semaphore | None = None,
         aside: bool = False,
         keys: Sequence[str] | None = None,
         code: _Code | None = None,
+        said: Any = None,
     ) -> None:
         if keys is None and code is None:
-            keys = [*filter(None, [cache_key(text)])]
-            code = _left(keys[0]) if keys else None
+            key = cache_key(_written(text)) if said is None else said_key(said)
+            keys, code = [*filter(None, [key])], _left(key)
         self._text, self._symbols = text, symbols
         self._addresses: dict[str, int] | None = None
         self.lost = self._shown = False
@@ -194,7 +210,7 @@ class Module:
         if code is not None:
             self._code: Callable[[], _Code] = lambda: code
             return
-        work = undisturbed(_llvm().object_work)(text)
+        work = undisturbed(_llvm().object_work)(_written(text))
         self._code = lambda: _Code.of(work.code(), symbols)
 
         def run() -> None:
@@ -223,8 +239,8 @@ class Module:
             found = undisturbed(self._load)()
             Statistics.seconds += time.perf_counter() - started
             if not self._shown:
-                debug.show(4, "LLVM IR", lambda: self._text)
-                debug.show(5, "assembly", lambda: assembly(self._text))
+                debug.show(4, "LLVM IR", lambda: _written(self._text))
+                debug.show(5, "assembly", lambda: assembly(_written(self._text)))
             self._shown, self._text = True, ""
             return found
 
@@ -244,6 +260,10 @@ class Module:
                 if self._keys and not self.found:
                     folder.keep(self._keys, code.artefact)
             return self._addresses
+
+
+def _written(text: str | Callable[[], str]) -> str:
+    return text if isinstance(text, str) else text()
 
 
 def remembered(make: Callable[..., Module]) -> Callable[..., Module]:

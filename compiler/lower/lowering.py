@@ -436,7 +436,7 @@ class _OfNonpositive(Elementwise):
         self.name = self.scalar = f"{name}_nonpositive"
 
 
-_EXP_NONPOSITIVE = _OfNonpositive("exp")
+EXP_NONPOSITIVE = _OfNonpositive("exp")
 
 
 def _exp(b: Rewriter, x: Value) -> Value | None:
@@ -450,7 +450,7 @@ def _exp(b: Rewriter, x: Value) -> Value | None:
             made = _exp_of_log_softmax(b, shift, log)
             if made is not None:
                 return made
-    return b.equation(_EXP_NONPOSITIVE, (x,), {}) if sign(b.producer, x) < 0 else None
+    return b.equation(EXP_NONPOSITIVE, (x,), {}) if sign(b.producer, x) < 0 else None
 
 
 def _exp_of_log_softmax(b: Rewriter, shift: Equation, log: Equation) -> Value | None:
@@ -464,7 +464,7 @@ def _exp_of_log_softmax(b: Rewriter, shift: Equation, log: Equation) -> Value | 
     if total is None or largest is None or (total.op.name, largest.op.name) != ("sum", "amax"):
         return None
     summed = b.producer.get(total.inputs[0]) if isinstance(total.inputs[0], Value) else None
-    same = summed is not None and (summed.op, summed.inputs) == (_EXP_NONPOSITIVE, shift.outputs)
+    same = summed is not None and (summed.op, summed.inputs) == (EXP_NONPOSITIVE, shift.outputs)
     if not same or total.params != largest.params:
         return None
     return b.op("mul", total.inputs[0], b.op("div", 1, total.output))

@@ -269,7 +269,9 @@ class Tree:
         results, seen, apart = _result_layouts(segment)
 
         def make(graph: Graph) -> Program:
-            return Program(graph, layouts, results, seen=seen, apart=apart, plans=segment.owner.plans)
+            return Program(
+                graph, layouts, results, seen=seen, apart=apart, plans=segment.owner.plans, is_kept=True
+            )
 
         path = segment.path
         guards = [e.inputs[0] for e in segment.equations if e.op is GUARD]
@@ -334,7 +336,7 @@ class Tree:
         equations = [*(e for s in chain for e in s.equations), *path.derivative.equations]
         graph = self._graph(path, path.derivative.gradients, available, equations)
         layouts = self._layouts_for(graph, path)
-        program = Program(passes.dead_code(graph), layouts, plans=path.plans).arrange()
+        program = Program(passes.dead_code(graph), layouts, plans=path.plans, is_kept=True).arrange()
         self._begin(program, segment)
         inputs = [self._source(v, path, available) for v in graph.inputs]
         path.derivative.saved |= path.read_results(graph.inputs)
@@ -362,7 +364,9 @@ class Tree:
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
         results, seen, apart = _result_layouts(segment)
         layouts = self._layouts_for(graph, path)
-        program = Program(graph, layouts, results, seen=seen, apart=apart, plans=path.plans).begin()
+        program = Program(
+            graph, layouts, results, seen=seen, apart=apart, plans=path.plans, is_kept=True
+        ).begin()
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         inputs = []
         for value in graph.inputs:

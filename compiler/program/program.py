@@ -26,9 +26,10 @@ from fusegrad.compiler.lower.short_axes import with_short_axes_apart
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
+from fusegrad.compiler.program.kept_steps import Asked, KeptSteps
 from fusegrad.compiler.program.loop_bodies import CompiledBody, with_compiled_loops
 from fusegrad.compiler.program.periodic_plan import divided_by_rounds
-from fusegrad.compiler.program.pipeline import Given
+from fusegrad.compiler.program.pipeline import Division, Given
 from fusegrad.compiler.transform.kernel_work import nest_text
 from fusegrad.compiler.transform.pieces_of_rows import with_whole_rows
 from fusegrad.eager.core.families import Layout, contiguous_layout
@@ -64,21 +65,20 @@ class Program:
         apart: Collection[Value] = (),
         plans: Plans | None = None,
         streams: bool = True,
+        is_kept: bool = False,
     ) -> None:
         self.into = into or {}
         plans = plans or Plans()
         self.streams = streams
         graph = with_compiled_loops(graph, functools.partial(Program, plans=plans, streams=False))
         self.given = {v for e in graph.equations for v in e.outputs}
-        graph = with_short_axes_apart(with_complex_as_pairs(graph))
-        known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
-        divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans))
+        given = layouts or {}, results or {}, seen or {}, apart
+        kept = KeptSteps(Asked(graph, *given, plans.contracted), is_kept)
+        divided = kept.find()
+        if divided is None:
+            divided = _divided(graph, *given, plans)
+            kept.keep(divided)
         self.graph, self.sources, self.steps, self.checks = divided
-        for step in self.steps:
-            if step.kernel is not None:
-                step.kernel = with_whole_rows(step.kernel, self.sources.layouts, host())
-        if plans.contracted:
-            _contract(self.steps)
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         self._sizes: Values | Plain = PLAIN
@@ -267,6 +267,26 @@ class Program:
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""
         return self.placed().memory_bytes() + sum(body.placed().arena_bytes for body in self.bodies)
+
+
+def _divided(
+    graph: Graph,
+    layouts: Mapping[Value, Layout],
+    results: Mapping[Value, Layout],
+    seen: Mapping[Value, tuple[int, ...]],
+    apart: Collection[Value],
+    plans: Plans,
+) -> Division:
+    """The steps of a graph, worked out."""
+    graph = with_short_axes_apart(with_complex_as_pairs(graph))
+    known = {v: layouts.get(v) or contiguous_layout(v.shape) for v in graph.inputs}
+    divided = divided_by_rounds(graph, Given(known, results, seen, apart, plans))
+    for step in divided.steps:
+        if step.kernel is not None:
+            step.kernel = with_whole_rows(step.kernel, divided.sources.layouts, host())
+    if plans.contracted:
+        _contract(divided.steps)
+    return divided
 
 
 def _contract(steps: Iterable[Step]) -> None:

@@ -46,7 +46,8 @@ def code() -> llvm_jit.Module:
     asked for.
     """
     llvm_jit.add_symbols({"fusegrad_common": data_address(_common())})
-    return llvm_jit.Module(team_code.team_module(), ["fusegrad_team", "fusegrad_start", "fusegrad_stop"])
+    symbols = ["fusegrad_team", "fusegrad_start", "fusegrad_stop"]
+    return llvm_jit.Module(team_code.team_module, symbols, said=("team", threads.pool_size()))
 
 
 class _Pool:

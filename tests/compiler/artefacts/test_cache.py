@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.artefacts import folder
+from fusegrad.compiler.artefacts import folder, versions
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.llvm import image, llvm_jit
 from fusegrad.compiler.llvm.llvm_jit import Statistics
+from fusegrad.compiler.llvm.target import Target
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="the system has no owners and modes of files")
 SAMPLE = Artefact("machine code", {"symbols": ["f"]}, {"object": b"code" * 100})
@@ -345,6 +346,23 @@ def test_nothing_is_found_that_another_machine_or_maker_has_left(monkeypatch: py
     for hole in range(len(FACTS)):
         found = [_found_although(place, hole, monkeypatch) for place in range(len(FACTS))]
         assert found == [place == hole for place in range(len(FACTS))]
+
+
+SAID: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
+    "the source": lambda patch: patch.setattr(versions, "_known", ["another"]),
+    "the host": lambda patch: patch.setattr(llvm_jit, "host", lambda: Target(16)),
+    "the maker": lambda patch: patch.setattr(llvm_jit, "_maker", lambda: b"another"),
+}
+
+
+@pytest.mark.parametrize("fact", SAID)
+def test_a_text_is_found_before_it_is_written_by_all_that_it_is_made_of(
+    fact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = llvm_jit.said_key("a", 1)
+    assert before and before == llvm_jit.said_key("a", 1) != llvm_jit.said_key("a", 2)
+    SAID[fact](monkeypatch)
+    assert llvm_jit.said_key("a", 1) != before
 
 
 def test_without_a_cache_nothing_is_left(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

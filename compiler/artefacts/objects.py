@@ -1,0 +1,153 @@
+"""Objects as data: what was worked out goes in, JSON comes out, and the other way round.
+
+Objects of the classes of a table are rows of what they hold, those that others hold first; whatever has one
+of them has the number of its row, so that what was one object is one again. What is not in the table is
+refused, and nothing is looked up by a name that the data give but ops and dtypes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.compiler.artefacts.capture_data import means_more
+from fusegrad.compiler.artefacts.world import Data, Unsayable
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.dtypes import DType
+from fusegrad.eager.core.op import REGISTRY, Op
+
+
+class Kind(NamedTuple):
+    """A class of the table. fields: gives what an object of it holds; make: makes one of that."""
+
+    fields: Callable[[Any], Sequence[Any]]
+    make: Callable[..., Any]
+
+
+def kind_of(cls: Any) -> Kind:
+    """A dataclass, or a named tuple, as it is made."""
+    if issubclass(cls, tuple):
+        return Kind(tuple, cls)
+    first, *others = (field.name for field in dataclasses.fields(cls) if field.init)
+    return Kind(attrgetter(first, *others) if others else lambda found: (getattr(found, first),), cls)
+
+
+class Table(NamedTuple):
+    """What there are words for: classes, and single objects by names."""
+
+    kinds: Mapping[type, Kind]
+    named: Mapping[str, Any]
+
+
+_PLAIN = frozenset({int, str, bool, type(None)})
+# A list in the data is a row, by its number alone, or what its first word says.
+_CONTAINERS: dict[type, tuple[str, Callable[[Any], Sequence[Any]]]] = {
+    tuple: ("tuple", tuple),
+    list: ("list", list),
+    dict: ("dict", lambda found: [part for pair in found.items() for part in pair]),
+    set: ("set", sorted),
+    frozenset: ("frozenset", sorted),
+}
+
+
+class Told:
+    """Objects that have been told of. table: of their classes; rows: what they are."""
+
+    def __init__(self, table: Table) -> None:
+        kinds = enumerate(table.kinds.items())
+        self._kinds = {cls: (number, kind.fields) for number, (cls, kind) in kinds}
+        self._names = {id(one): name for name, one in table.named.items()}
+        self.rows: list[list[Data]] = []
+        self._numbers: dict[int, int | None] = {}  # by id; None while what it holds is told of
+        self._held: list[Any] = []  # so that no other object gets its id
+
+    def value(self, value: Any) -> Data:
+        """A value as data. Raises Unsayable."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        container = _CONTAINERS.get(kind)
+        if container is not None:
+            name, parts = container
+            return [name, *map(self.value, parts(value))]
+        if kind is float:
+            return value if math.isfinite(value) else ["float", repr(value)]
+        if kind is complex:
+            return ["complex", repr(value.real), repr(value.imag)]
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = None
+            row = self._row(value, kind)
+            self._numbers[id(value)] = len(self.rows)
+            self._held.append(value)
+            self.rows.append(row)
+        number = self._numbers[id(value)]
+        if number is None:
+            raise Unsayable(f"has a {kind.__name__} that holds itself")
+        return [number]
+
+    def _row(self, value: Any, kind: type) -> list[Data]:
+        if id(value) in self._names:
+            return ["named", self._names[id(value)]]
+        if kind in self._kinds:
+            number, fields = self._kinds[kind]
+            return [number, *map(self.value, fields(value))]
+        if isinstance(value, (tuple, int)) and not means_more(kind):
+            return ["tuple", *map(self.value, value)] if isinstance(value, tuple) else ["int", int(value)]
+        if isinstance(value, np.dtype) and value == np.dtype(value.str):
+            return ["dtype", value.str]
+        if isinstance(value, Op) and REGISTRY.get(value.name) is value:
+            return ["op", value.name]
+        if isinstance(value, DType) and dtypes.FROM_SHORT.get(value.short) is value:
+            return ["type", value.short]
+        raise Unsayable(f"has a {kind.__name__}, which has no words")
+
+
+_MAKES: dict[Any, Callable[..., Any]] = {
+    "tuple": lambda *parts: parts,
+    "int": int,
+    "dtype": np.dtype,
+    "op": REGISTRY.__getitem__,
+    "type": dtypes.FROM_SHORT.__getitem__,
+}
+
+
+class Again:
+    """What makes values of data. rows: those that were told. May raise anything where they are none."""
+
+    def __init__(self, rows: Sequence[Sequence[Any]], table: Table) -> None:
+        makes = {**_MAKES, "named": table.named.__getitem__}
+        makes |= {number: kind.make for number, kind in enumerate(table.kinds.values())}
+        self._objects: list[Any] = []
+        value = self.value
+        for kind, *fields in rows:
+            made = makes[kind](*[value(f) if type(f) is list else f for f in fields])
+            self._objects.append(made)
+
+    def value(self, data: Data) -> Any:
+        """The value that data tell of."""
+        if type(data) is not list:
+            return data
+        first, *rest = data
+        if type(first) is int:
+            return self._objects[first]
+        return _AGAIN[first](map(self.value, rest))
+
+
+def _pairs(parts: Any) -> dict[Any, Any]:
+    return dict(zip(parts, parts, strict=True))
+
+
+_AGAIN: dict[str, Callable[[Any], Any]] = {
+    "tuple": tuple,
+    "list": list,
+    "dict": _pairs,
+    "set": set,
+    "frozenset": frozenset,
+    "float": lambda parts: float(*parts),
+    "complex": lambda parts: complex(*map(float, parts)),
+}

@@ -126,13 +126,14 @@ def said_key(*said: Any) -> str:
     return hashlib.sha256(_maker() + repr(facts).encode()).hexdigest()
 
 
-def _left(key: str) -> _Code | None:
-    """The machine code that an earlier process left under a key."""
+def _left(key: str, symbols: Sequence[str] = ()) -> _Code | None:
+    """The machine code that an earlier process left under a key, if it has these functions."""
     artefact = folder.find(key) if key else None
     if artefact is None:
         return None
     try:
-        return _Code(artefact)
+        code = _Code(artefact)
+        return code if {*symbols} <= {*artefact.facts["symbols"]} else None
     except (Unlinkable, LookupError, TypeError, ValueError):
         return None
 
@@ -199,7 +200,7 @@ class Module:
     ) -> None:
         if keys is None and code is None:
             key = cache_key(_written(text)) if said is None else said_key(said)
-            keys, code = [*filter(None, [key])], _left(key)
+            keys, code = [*filter(None, [key])], _left(key, symbols)
         self._text, self._symbols = text, symbols
         self._addresses: dict[str, int] | None = None
         self.lost = self._shown = False
@@ -250,7 +251,9 @@ class Module:
             if self._addresses is None:
                 try:
                     code = self._code()
-                    self._addresses = code.addresses()
+                    found = code.addresses()
+                    # In the order in which they were asked for: those of a cache's entry have another.
+                    self._addresses = {name: found[name] for name in self._symbols}
                 except BaseException:
                     self.lost = True
                     raise

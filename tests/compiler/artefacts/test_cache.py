@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ from fusegrad.compiler.artefacts import folder, versions
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.llvm import image, llvm_jit
-from fusegrad.compiler.llvm.llvm_jit import Statistics
+from fusegrad.compiler.llvm.llvm_jit import Module, Statistics
 from fusegrad.compiler.llvm.target import Target
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="the system has no owners and modes of files")
@@ -310,6 +311,25 @@ def test_machine_code_is_found_and_answers_alike() -> None:
     assert called(answer(43)) == 43 and Statistics.found == before
     assert called(answer(43)) == 43 and Statistics.found == before + 1
     assert called(answer(44)) == 44 and Statistics.found == before + 1
+
+
+@pytest.mark.parametrize("symbols", itertools.permutations(["begin", "an_end", "middle"]))
+def test_addresses_come_in_the_order_in_which_they_are_asked_for(symbols: tuple[str, ...]) -> None:
+    """Who asks for several takes them apart by their order; an entry of the cache has another."""
+    numbers = {"begin": 1, "an_end": 2, "middle": 3}
+    text = "\n".join(f"define i32 @{name}() {{ ret i32 {number} }}" for name, number in numbers.items())
+    for _ in range(2):
+        found = Module(text, symbols).addresses()
+        assert [*found] == [*symbols]
+        assert all(ctypes.CFUNCTYPE(ctypes.c_int32)(a)() == numbers[name] for name, a in found.items())
+
+
+def test_an_entry_without_a_function_that_is_asked_for_is_a_miss() -> None:
+    text = "define i32 @one() { ret i32 1 }\ndefine i32 @two() { ret i32 2 }"
+    Module(text, ["one"]).addresses()
+    before = Statistics.found
+    assert Module(text, ["one"]).addresses() and Statistics.found == before + 1
+    assert [*Module(text, ["one", "two"]).addresses()] == ["one", "two"] and Statistics.found == before + 1
 
 
 # What machine code depends on beside its text, in the order of `llvm_jit._facts`.

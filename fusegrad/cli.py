@@ -92,8 +92,14 @@ def parser() -> argparse.ArgumentParser:
         added.add_argument("--shapes", metavar="SHAPES", help="shapes of random arguments: 32x784,784x10")
         added.add_argument("--dtype", default="float32", help="their dtype (default: float32)")
     command("version", run_version, "print the version")
-    cache = commands.add_parser("cache", help="show or clear what is kept between processes")
-    cache.add_argument("what", choices=["info", "clear"], help="show where it is and how full, or empty it")
+    cache = commands.add_parser("cache", help="show, clear or hand on what is kept between processes")
+    whats = cache.add_subparsers(dest="what", required=True, metavar="what")
+    whats.add_parser("info", help="show where it is and how full")
+    whats.add_parser("clear", help="empty it")
+    whats.add_parser("pack", help="write all entries to a file").add_argument("path", metavar="FILE")
+    load = whats.add_parser("load", help="take the entries of such a file in")
+    load.add_argument("path", metavar="FILE")
+    load.add_argument("--trust", action="store_true", help="though it comes from elsewhere: its code is run")
     cache.set_defaults(run=run_cache)
     inspect = commands.add_parser("inspect", help="show what is in a file that fusegrad wrote")
     inspect.add_argument("path", help="an entry of the cache, a library, an object or a .fgx file")
@@ -179,14 +185,27 @@ def run_export(options: argparse.Namespace) -> None:
 
 def run_cache(options: argparse.Namespace) -> None:
     """`fusegrad cache`."""
+    from fusegrad.compiler.artefacts import folder, packs
+
+    place = folder.place() or "nowhere"
+    try:
+        if options.what == "clear":
+            print(f"took {folder.clear()} entries away from {place}")
+        elif options.what == "pack":
+            print(f"wrote {packs.pack(options.path)} entries of {place} to {options.path}")
+        elif options.what == "load":
+            print(f"took {packs.load(options.path, options.trust)} entries of {options.path} into {place}")
+        else:
+            _tell_of_cache()
+    except (OSError, folder.Unusable) as error:
+        raise UsageError(str(error)) from error
+    except packs.Refused as error:
+        raise UsageError(f"{options.path} is not taken in: {error}") from error
+
+
+def _tell_of_cache() -> None:
     from fusegrad.compiler.artefacts import folder
 
-    if options.what == "clear":
-        try:
-            print(f"took {folder.clear()} entries away from {folder.place() or 'nowhere'}")
-        except (OSError, folder.Unusable) as error:
-            raise UsageError(str(error)) from error
-        return
     found = folder.state()
     print(f"folder   {found.path or 'none'}")
     print(f"used     {f'no: {found.why_not}' if found.why_not else 'yes'}")

@@ -7,6 +7,7 @@ has no words here is refused, with a reason: there is no capture that comes back
 from __future__ import annotations
 
 import dataclasses
+import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType
@@ -181,6 +182,7 @@ def _source(source: Source | None, world: World) -> list[Data]:
 _LITERALS = frozenset({bool, int, float, complex, str, NoneType, Slice})
 _OF_NAMES = frozenset({"__module__", "__doc__", "__dict__", "__qualname__", "__orig_bases__", "grad_name"})
 _TAKEN = frozenset({"inf", "nan", *FROM_SHORT})
+_NANS = (plain(math.nan),)
 
 
 def graph_text(graph: Graph) -> str:
@@ -220,6 +222,8 @@ def _check_word(word: Any) -> None:
     elif isinstance(word, tuple) and type(word) is not Slice and not means_more(type(word)):
         for part in word:
             _check_word(part)
+    elif isinstance(word, (float, complex)) and word != word and plain(word) not in _NANS:
+        raise Unsayable("has a NaN in its graph that is another than the text's")
     elif not isinstance(word, (Value, DType)) and type(word) not in _LITERALS and means_more(type(word)):
         raise Unsayable(f"has a {type(word).__name__} in its graph, which has no text")
 

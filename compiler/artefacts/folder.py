@@ -242,6 +242,37 @@ def _mac(key: bytes, told: bytes) -> bytes:
     return hashlib.blake2b(told, key=key, digest_size=_MAC).digest()
 
 
+def contents() -> Iterator[bytes]:
+    """All sound entries without their MACs, those that were used last first. Raises OSError and Unusable."""
+    with _opened(create=False) as folder:
+        if folder is None:
+            return
+        key, entries = folder.key(create=False), _by_file(folder.files())
+        for (name, *_), _ in sorted(entries, key=lambda entry: -entry[1].st_mtime):
+            with contextlib.suppress(FileNotFoundError):  # another process took it away
+                data, _ = folder.read(name, LARGEST)
+                if hmac.compare_digest(data[:_MAC], _mac(key, content(data))):
+                    yield content(data)
+
+
+def signed(told: bytes) -> bytes:
+    """Bytes with the folder's MAC in front. Raises OSError and Unusable."""
+    with _opened(create=True) as folder:
+        if folder is None:
+            raise Unusable(f"{SETTING} is 0")
+        return _mac(folder.key(create=True), told) + told
+
+
+def is_signed(data: bytes) -> bool:
+    """Whether bytes have the folder's MAC in front. Raises OSError and Unusable."""
+    try:
+        with _opened(create=False) as folder:
+            key = folder.key(create=False) if folder is not None else b""
+    except FileNotFoundError:
+        return False
+    return bool(key) and hmac.compare_digest(data[:_MAC], _mac(key, content(data)))
+
+
 def keep(keys: Sequence[str], artefact: Artefact) -> bool:
     """Leave an artefact under keys, for whoever asks for one of them. Gives whether it is there now."""
     told = Artefact(artefact.kind, {**artefact.facts, "keys": list(keys)}, artefact.parts)

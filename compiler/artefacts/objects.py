@@ -76,9 +76,9 @@ class Told:
             name, parts = container
             return [name, *map(self.value, parts(value))]
         if kind is float:
-            return value if math.isfinite(value) else ["float", repr(value)]
+            return value if math.isfinite(value) else ["float", np.float64(value).tobytes().hex()]
         if kind is complex:
-            return ["complex", repr(value.real), repr(value.imag)]
+            return ["complex", self.value(value.real), self.value(value.imag)]
         if id(value) not in self._numbers:
             self._numbers[id(value)] = None
             row = self._row(value, kind)
@@ -148,6 +148,6 @@ _AGAIN: dict[str, Callable[[Any], Any]] = {
     "dict": _pairs,
     "set": set,
     "frozenset": frozenset,
-    "float": lambda parts: float(*parts),
-    "complex": lambda parts: complex(*map(float, parts)),
+    "float": lambda parts: float(np.frombuffer(bytes.fromhex(*parts), np.float64)[0]),  # a NaN has a sign
+    "complex": lambda parts: complex(*parts),
 }

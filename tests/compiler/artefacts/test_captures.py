@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,13 @@ def test_each_kind_that_is_kept_has_mutations() -> None:
     tables: list[dict[Any, Any]] = [reads.KINDS, effects.HOSTS]
     kept = [kind.__name__ for table in tables for kind, how in table.items() if not isinstance(how, str)]
     assert not _unlisted(kept, [*(family.kind for family in FAMILIES), "Numbers"])
+
+
+def test_each_kind_has_twenty_mutations() -> None:
+    counts = Counter[str]()
+    for family in KEPT:
+        counts[family.kind] += len(family.things) * (len(family.things) - 1)
+    assert not {kind: count for kind, count in counts.items() if count < 20}
 
 
 def test_each_part_of_a_capture_is_listed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ decides them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,10 @@ def complex_numbers(*shape: int) -> fg.Tensor:
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[fg.Tensor, ...]]] = {
     "pointwise": (lambda x, y: fg.tanh(x) * y + x.exp() * float("inf"), (numbers(3, 4), numbers(4))),
+    "odd numbers": (
+        lambda x: x * -math.nan + (x + 1) * -0.0 + (x * 2) * math.inf + x.abs() * 1e-310,
+        (numbers(3, 4),),
+    ),
     "products": (lambda x, y: F.relu(x @ y).sum(0) @ y.T, (numbers(5, 6), numbers(6, 7))),
     "cross entropy": (lambda x, y: F.cross_entropy(x @ y, fg.arange(5) % 7), (numbers(5, 6), numbers(6, 7))),
     "a padded convolution": (

@@ -153,14 +153,17 @@ FAMILIES = [
         "super",
         "class A:\n    def go(self, x): return x {}\nclass B(A):\n"
         "    def go(self, x): return super().go(x) * 2\n" + _F + "    return B().go(x)",
-        ("+ 1", "* 2", "- 1.0"),
+        ("+ 1", "* 2", "- 1.0", "* -1"),
     ),
     Family(
         "TypeRead",
         "class",
         "class A:\n    def __call__(self, x): return x + 1\nclass B:\n"
-        "    def __call__(self, x): return x - 1\na = {}()\n" + _F + "    return a(x)",
-        ("A", "B"),
+        "    def __call__(self, x): return x - 1\nclass C(A): pass\nclass D(A):\n"
+        "    def __call__(self, x): return super().__call__(x) * 3\nclass E(B, A): pass\na = {}()\n"
+        + _F
+        + "    return a(x)",
+        ("A", "B", "C", "D", "E"),
     ),
     Family("ItemRead", "list", "items = [1.0, {}]\n" + _F + "    return x * items[1]", NUMBERS),
     Family(
@@ -219,7 +222,13 @@ FAMILIES = [
         "NoGradient",
         "grad",
         "w = fg.ones(3, requires_grad=True)\n{}\n" + _F + "    return x * w if w.grad is None else x - 1",
-        ("", "w.grad = fg.ones(3)"),
+        (
+            "",
+            "w.grad = fg.ones(3)",
+            "w.grad = fg.zeros(3)",
+            "w = fg.ones(3)",
+            "w = fg.ones(3)\nw.grad = fg.ones(3)",
+        ),
     ),
     Family(
         "ParametersRead",
@@ -287,6 +296,7 @@ FAMILIES = [
             "",
             "w.grad = fg.ones(3)",
             "w.grad = fg.ones(3) * 2",
+            "w.grad = fg.zeros(1).expand(3)",
             "w.requires_grad_(False)\nw = fg.zeros(3, requires_grad=True)",
         ),
     ),

@@ -47,8 +47,9 @@ FAMILIES = [
     Family(
         "instance",
         "of what",
-        "class A:\n    k = 2\nclass B:\n    k = 3\na = {}()\n" + _F + "    return x * a.k",
-        ("A", "B"),
+        "class A:\n    k = 2\nclass B:\n    k = 3\nclass C(A): pass\nclass D(B, A): pass\n"
+        "class E(A):\n    k = 2.0\na = {}()\n" + _F + "    return x * a.k",
+        ("A", "B", "C", "D", "E"),
     ),
     Family(
         "tensor",
@@ -83,7 +84,7 @@ FAMILIES = [
         "container",
         "same",
         "a = [1.0]\nb = {}\n" + _F + "    return x * 2 if a is b else x * b[0]",
-        ("a", "[1.0]", "[3.0]", "[1]"),
+        ("a", "[1.0]", "[3.0]", "[1]", "(1.0,)"),
     ),
     Family(
         "tuple",
@@ -98,7 +99,7 @@ FAMILIES = [
         "    def run(self, x): return x - self.k\nconfig = [A(2.0), A(3.0)]\ngo = {}\n"
         + _F
         + "    return go(x)",
-        ("config[0].go", "config[1].go", "config[0].run", "A(2).go"),
+        ("config[0].go", "config[1].go", "config[0].run", "A(2).go", "A(2.0).run"),
     ),
     Family(
         "property",
@@ -106,32 +107,32 @@ FAMILIES = [
         "class A:\n    k = 2.0\n    @property\n    def j(self): return self.k {}\na = A()\n"
         + _F
         + "    return x * a.j",
-        ("+ 1", "+ 2", "* 2"),
+        ("+ 1", "+ 2", "* 2", "- 1", "** 3"),
     ),
     Family(
         "staticmethod",
         "source",
         "class A:\n    @staticmethod\n    def go(x): return x {}\na = A()\n" + _F + "    return a.go(x)",
-        ("+ 1", "+ 2", "* 2"),
+        ("+ 1", "+ 2", "* 2", "- 1", "** 3"),
     ),
     Family(
         "classmethod",
         "source",
         "class A:\n    k = 2.0\n    @classmethod\n    def go(cls, x): return x {}\n"
         "a = A()\n" + _F + "    return a.go(x)",
-        ("+ 1", "+ 2", "* 2"),
+        ("+ 1", "+ 2", "* 2", "- 1", "** 3"),
     ),
     Family(
         "DType",
         "which",
         "to = {}\n" + _F + "    return x.to(to) * 2",
-        ("fg.float64", "fg.float32", "fg.float16", "fg.complex64"),
+        ("fg.float64", "fg.float32", "fg.float16", "fg.complex64", "fg.int32"),
     ),
     Family(
         "module",
         "which",
-        "import math, operator\nm = {}\n" + _F + "    return x * m.pow(2, 3)",
-        ("math", "operator"),
+        "import builtins, itertools, math, operator\nm = {}\n" + _F + "    return x * len(m.__name__)",
+        ("math", "operator", "builtins", "itertools", "fg"),
     ),
     Family(
         "known",

@@ -16,13 +16,17 @@ from typing import Any
 import numpy as np
 
 # What is told of tensors that this thread asks for their sizes, by the thread, where somebody wants to know.
-watching_sizes: dict[int, list[Callable[[Any], None]]] = {}
+watching_sizes: dict[int, list[Callable[[Any, bool], tuple[int, ...]]]] = {}
 
 
-def asks_sizes(tensor: Any) -> None:
-    """Tell who wants to know that Python asks for the sizes of a tensor."""
+def asks_sizes(tensor: Any, flat: bool = False) -> tuple[int, ...]:
+    """The shape of a tensor, for which Python asks, or what it would be in one dimension; who wants to know
+    is told, and may give numbers that he follows.
+    """
+    shape: tuple[int, ...] = (tensor.array.size,) if flat else tensor.array.shape
     for told in watching_sizes.get(threading.get_ident(), ())[:]:
-        told(tensor)
+        shape = told(tensor, flat)
+    return shape
 
 
 Ints = int | Sequence[int]  # one dimension, size or stride, or several

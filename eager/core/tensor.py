@@ -80,16 +80,13 @@ class Tensor(Methods):
 
     @property
     def shape(self) -> Size:
-        if watching_sizes:
-            asks_sizes(self)
-        return _size(Size, self.array.shape)
+        return _size(Size, asks_sizes(self) if watching_sizes else self.array.shape)
 
     def size(self, dim: int | None = None, axis: int | None = None) -> Any:
         """The shape, or its extent along `dim`, which NumPy calls `axis`."""
         dim = dim if axis is None else one_of(dim, axis)
-        if watching_sizes:
-            asks_sizes(self)
-        return _size(Size, self.array.shape) if dim is None else self.array.shape[dim]
+        shape = asks_sizes(self) if watching_sizes else self.array.shape
+        return _size(Size, shape) if dim is None else shape[dim]
 
     @property
     def dtype(self) -> DType:
@@ -105,9 +102,7 @@ class Tensor(Methods):
 
     def numel(self) -> int:
         """The number of elements."""
-        if watching_sizes:
-            asks_sizes(self)
-        return self.array.size
+        return asks_sizes(self, flat=True)[0] if watching_sizes else self.array.size
 
     nelement = numel
 
@@ -438,9 +433,7 @@ class Tensor(Methods):
     def __len__(self) -> int:
         if not self.array.ndim:
             raise failure(TypeError, "len() of a 0-d tensor")
-        if watching_sizes:
-            asks_sizes(self)
-        return self.array.shape[0]
+        return asks_sizes(self)[0] if watching_sizes else self.array.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.array.ndim:

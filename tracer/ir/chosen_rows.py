@@ -23,13 +23,16 @@ class Refused(Exception):
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """What a mask chooses. flat: the mask, in one dimension; shape: its own; count: how many places it is
-    true at, a tensor; counts: how many that were in the two runs.
+    true at, a tensor; counts: how many that were in the two runs. of: what is chosen there several `times` on
+    end.
     """
 
     flat: Tensor
     shape: tuple[int, ...]
     count: Tensor
     counts: tuple[int, int]
+    of: Chosen | None = None
+    times: int = 1
 
 
 class Rows(NamedTuple):

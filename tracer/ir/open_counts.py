@@ -67,6 +67,7 @@ class _Opening:
         self._same: dict[Any, Value] = {}  # by what values are, the first of these
         self._canonical: dict[Value, Value] = {}
         self._by_mask: dict[Value, Chosen] = {}
+        self._repeated: dict[tuple[int, int], Chosen] = {}
         self._pending: tuple[int, int] | None = None  # counts of which a guard was met
 
     def opened(self, given: Sequence[Value], hosts: Sequence[int]) -> Opened:
@@ -191,9 +192,25 @@ class _Opening:
         self._by_mask[mask] = Chosen(flat, mask.shape, count, counts)
         return self._by_mask[mask]
 
-    def with_counts(self, counts: tuple[int, int], factor: int = 1) -> Chosen:
-        """The only rows of which there were so many, or so many times fewer."""
-        known = {id(c): c for c in self._by_mask.values() if tuple(n * factor for n in c.counts) == counts}
+    def repeated(self, chosen: Chosen, times: int) -> Chosen:
+        """The same as often as that, each on end."""
+        if times == 1:
+            return chosen
+        key = id(chosen), times
+        if key not in self._repeated:
+            size = chosen.flat.array.shape[0]
+            flat = ops.reshape(
+                ops.expand(ops.reshape(chosen.flat, (size, 1)), (size, times)), (size * times,)
+            )
+            counts = chosen.counts[0] * times, chosen.counts[1] * times
+            made = Chosen(flat, (size * times,), ops.mul(chosen.count, times), counts, chosen, times)
+            self._repeated[key] = made
+        return self._repeated[key]
+
+    def with_counts(self, counts: tuple[int, int]) -> Chosen:
+        """The only rows of which there were so many."""
+        every = (*self._by_mask.values(), *self._repeated.values())
+        known = {id(c): c for c in every if c.counts == counts}
         if len(known) != 1:
             raise Refused("a size that is of no mask, or of several")
         return next(iter(known.values()))

@@ -185,10 +185,11 @@ def _reshape(call: Call) -> Rows | Places:
         return Places(x.chosen, 0)
     (rows,) = call.rows()
     axis, before = call.axis(), call.equation.inputs[0].shape
-    apart = math.prod(before[: rows.axis]) == math.prod(call.shape[:axis])
-    if not apart or call.shape[axis] != rows.chosen.counts[0]:
-        raise Refused("rows that are joined with what is in them")
-    return Rows(ops.reshape(rows.tensor, _sized(call.shape, axis, rows.chosen)), axis, rows.chosen)
+    base, times = rows.chosen.of or rows.chosen, rows.chosen.times * call.shape[axis]
+    if math.prod(before[: rows.axis]) != math.prod(call.shape[:axis]) or times % before[rows.axis]:
+        raise Refused("rows that are joined with what is around them")
+    chosen = call.opening.repeated(base, times // before[rows.axis])
+    return Rows(ops.reshape(rows.tensor, _sized(call.shape, axis, chosen)), axis, chosen)
 
 
 def _index(index: Sequence[Any], other: Sequence[Any], axis: int, chosen: Chosen) -> tuple[Any, ...]:

@@ -335,6 +335,8 @@ def _load_from_enum(observer: Observer, owner: type, name: str, site: Site) -> A
 def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     """A tensor's methods and static attributes are trusted; its gradient and the like are not guarded."""
     raw = type_lookup(type(owner), name)
+    if name == "shape" and type(owner) is purity.tensor_class() and observer.numbers.follows_sizes:
+        return observer.numbers.take(functools.partial(getattr, owner, name), is_deed=False)
     if name in (instance_dict(owner) or {}):
         observer.open(f"reads `{name}`, an attribute that was put on a tensor", site, "read")
         return getattr(owner, name)

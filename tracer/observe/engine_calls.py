@@ -33,6 +33,8 @@ def call(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs:
     note_call(observer, function, args, site)
     if purity.is_door(function, args, kwargs):
         return observer.numbers.take(functools.partial(function, **kwargs))
+    if observer.numbers.follows_sizes and _tells_size(function):
+        return observer.numbers.take(functools.partial(function, *args, **kwargs), is_deed=False)
     if observer.numbers.any_followed:
         found = of_tensors.tensor_of(observer, function, args, kwargs)
         if found is not MISSING:
@@ -42,6 +44,11 @@ def call(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs:
         call = functools.partial(_call_ours, observer, function, site, args, kwargs)
         return brought(observer, function, args, kwargs, site, call)
     return _call_ours(observer, function, site, *given)
+
+
+def _tells_size(function: Any) -> bool:
+    """Whether it is a tensor's `size` or `numel`."""
+    return type(function) is MethodType and function.__func__ in (Tensor.size, Tensor.numel)
 
 
 def _standing(

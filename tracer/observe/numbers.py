@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.sizes import Size, watching_sizes
 from fusegrad.eager.core.state import state
 from fusegrad.eager.ops.pointwise.declare_pointwise import OPERANDS
 from fusegrad.tracer.ir.graph import Value
@@ -111,6 +112,11 @@ class Numbers:
         finally:
             self.taking = False
 
+    @property
+    def follows_sizes(self) -> bool:
+        """Whether somebody wants to know of whoever asks for sizes."""
+        return bool(watching_sizes)
+
     def follow(self, taken: Taken) -> Any:
         """Follow a number or an array, which nobody else has; gives it."""
         self._taken[id(taken.number)] = taken
@@ -153,7 +159,7 @@ class Numbers:
             yield taken
         elif type(value) is slice:
             yield from self._within((value.start, value.stop, value.step))
-        elif type(value) is tuple or type(value) is frozenset:
+        elif type(value) in (tuple, frozenset, Size):
             # The same number may be there twice.
             seen = {id(t.number): t for item in value for t in self._within(item)}
             yield from seen.values()

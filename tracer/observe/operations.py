@@ -295,6 +295,9 @@ def length(observer: Observer, value: Any, site: Site) -> int:
             return len(value) if method is None else method()
         elif not ((kind in VIEWS or kind is MappingProxyType) and observer.status(value) == LOCAL):
             observer.open(f"asks for the length of a {kind.__name__} object", site, "read")
+    if observer.is_tensor(value) and observer.numbers.follows_sizes:
+        length: int = observer.numbers.take(value.__len__, is_deed=False)
+        return length
     try:
         return len(observer.numbers.read(value))
     except TypeError as error:

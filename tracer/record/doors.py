@@ -18,6 +18,7 @@ from fusegrad.eager.core.sizes import watching_sizes
 from fusegrad.eager.core.stand_in import stands_for_batch
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.sized import SIZED
+from fusegrad.tracer.ir.chosen_axes import RowsOf
 from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value
 from fusegrad.tracer.observe.numbers import Taken
 from fusegrad.tracer.observe.symbols import fresh
@@ -50,6 +51,7 @@ class Doors:
         self._sizes: dict[Hashable, int] = {}
         # The sizes that are guarded, of which Python knows nothing yet.
         self._unasked: list[Tensor] = []
+        self._counts: dict[Value, Tensor] = {}  # those of masks
 
     def answer(self, tensor: Tensor) -> bool:
         """A truth by which Python goes on."""
@@ -66,7 +68,7 @@ class Doors:
         """A value of a tensor leaves; what Python gets in its place, or None."""
         # What follows from Python data is guarded there.
         if door not in SCALAR_DOORS:
-            self.asked_shape(tensor)
+            self.asked_shape(tensor, flat=False, follows=False)
         if door == "bool" and self._recorder.value_of(tensor) not in self._recorder.constants:
             return self.answer(tensor)
         self._note(tensor, door, value)
@@ -119,27 +121,45 @@ class Doors:
             if value not in recorder.constants:
                 self.guard(counted, "branch", size=True)
                 self._unasked.append(counted)
+                if type(asked) is tuple and asked[0] == "nonzero":
+                    self._counts[value] = counted
                 if len(self._unasked) == 1:
                     watching_sizes.setdefault(threading.get_ident(), []).append(self.asked_shape)
             self._sizes[value, asked] = int(counted.array)
         return self._sizes[value, asked]
 
-    def asked_shape(self, tensor: Tensor) -> None:
-        """Python asks for the sizes of a tensor: what it does may follow from the values that decide them."""
-        if not self._unasked:
-            return
-        known = self._recorder.memory.find(tensor.array)
+    def asked_shape(self, tensor: Tensor, flat: bool, follows: bool = True) -> tuple[int, ...]:
+        """The shape of a tensor, for which Python asks, or what that would be in one dimension: what Python
+        does may follow from the values that decide it. What the user's code gets for the number of chosen
+        rows is followed. follows: whether it gets one.
+        """
+        shape, recorder = (tensor.array.size,) if flat else tensor.array.shape, self._recorder
+        known = recorder.memory.find(tensor.array) if self._unasked else None
         if known is None:
-            follows = stands_for_batch(tensor.array)  # of which the recorder sees what lies behind it
-        else:
-            value = self._recorder.memory.current(known)
-            # What is made of sizes, as zeros, follows from nothing that the graph has.
-            follows = value in self._recorder.constants or value in _of_decided_size(self._recorder.equations)
-        if follows:
-            self.forget_sizes()
-            unasked, self._unasked = self._unasked, []
-            for counted in unasked:
-                self.guard(counted)
+            # Of what stands for a batch the recorder sees what lies behind it.
+            if self._unasked and stands_for_batch(tensor.array):
+                self._guard_sizes()
+            return shape
+        value = recorder.memory.current(known)
+        # What is made of sizes, as zeros, follows from nothing that the graph has.
+        if value not in recorder.constants and value not in _of_decided_size(recorder.equations):
+            return shape
+        found = RowsOf(recorder.equations).axis(value) if follows and recorder.numbers.taking else None
+        if found is None or found.mask not in self._counts:
+            self._guard_sizes()
+            return shape
+        counted, axis = self._counts[found.mask], 0 if flat else found.axis
+        if shape[axis] != int(counted.array):
+            times = tensor.array.size // tensor.array.shape[found.axis]
+            counted = recorder.later.at_once(lambda: ops.mul(counted, times))
+        number = self.follow(fresh(shape[axis]), recorder.value_of(counted))
+        return (*shape[:axis], number, *shape[axis + 1 :])
+
+    def _guard_sizes(self) -> None:
+        self.forget_sizes()
+        unasked, self._unasked = self._unasked, []
+        for counted in unasked:
+            self.guard(counted)
 
     def forget_sizes(self) -> None:
         """Have nobody say any more when sizes are asked for."""

@@ -32,6 +32,9 @@ PROGRAMS = {
     "products": "(x[m].T @ (x[m] * w)).square().sum() + x[m].amax(1).sum() + T.logsumexp(x[m] * w, 1).mean()",
     "gathered": "(x[m] * w).gather(1, labels[m][:, None]).sum() + T.cat([x[m], x[m] * w], 1).square().mean()",
     "looked_up": "square[labels[m]].square().sum() + (x[m] * square[labels[m]]).mean()",
+    "flattened": "(x[m] * w).flatten().tanh().mean() + x[m].reshape(-1, 2).sum(1).square().mean()",
+    "number": "(x[m] * w).square().sum() / max(len(x[m]), 1)",
+    "shape": "(x[m] @ square).sum() / x[m].shape[0] if m.nonzero().size(0) > 1 else x[m].sum() * b",
     "two_dims": "(x.reshape(3, 4, 4)[m.reshape(3, 4)] * w).square().mean()",
 }
 WRITES = {
@@ -118,6 +121,14 @@ r.shape[0] | tuple(r.shape) | r.size(0) | [*r.size()] | r.numel() | fg.numel(r) 
 r.nbytes
 r.T.contiguous().stride() | len(list(r))
  len(r.unbind(0)) | len(r.split(1)) | len(r.chunk(3)) | sum(1 for _ in r)
+len(r) + 1 | [1] * len(r) | range(len(r)) | fg.zeros(len(r), 2).sum().item() | r.shape == (5, 4)
+r.view(r.shape[0], 2, 2).shape | {len(r): 1} | r.shape[:1] | r.shape + (1,) | fg.ones(*r.shape).sum().item()
+len(r) // 2 | len(r) > 4 | float(len(r)) | [7, 8, 9, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12][len(r)] | "a" * len(r)
+x[: len(r)].sum().item() | x[len(r) - 1].sum().item() | r.expand(r.shape).sum().item() | len(r) in (3, 5)
+r.size() == x.size() | x.shape[0] - r.shape[0] | type(len(r)).__name__ | len(r) ** 2 | r.shape.index(4)
+[n * 2 for n in r.shape] | list(zip(r.shape, "ab"))
+fg.tensor([len(r)]).sum().item() | (x * len(r)).sum().item()
+np.prod(r.shape) | [*range(len(r), 14)] | not len(r) - 5 | (r + r[:, :1]).size(0) | r[..., 0].shape
 r.T.shape[1] | r[:, 0].shape[0] | r.sum(1).shape[0] | len(r.tolist()) | r.numpy().shape[0] | len(repr(r))
 str(r.shape) | r.clone().untyped_storage().nbytes() | r.clone().storage().size()
 fg.equal(r, fg.ones(5, 4))

@@ -1,8 +1,9 @@
 """Objects as data: what was worked out goes in, JSON comes out, and the other way round.
 
 Objects of the classes of a table are rows of what they hold, those that others hold first; whatever has one
-of them has the number of its row, so that what was one object is one again. What is not in the table is
-refused, and nothing is looked up by a name that the data give but ops and dtypes.
+of them has the number of its row, so that what was one object is one again. Of tuples, numbers and the like
+nobody asks which one it is: they stand where they are held. What is not in the table is refused, and nothing
+is looked up by a name that the data give but ops and dtypes.
 """
 
 from __future__ import annotations
@@ -79,25 +80,15 @@ class Told:
             return value if math.isfinite(value) else ["float", np.float64(value).tobytes().hex()]
         if kind is complex:
             return ["complex", self.value(value.real), self.value(value.imag)]
-        if id(value) not in self._numbers:
-            self._numbers[id(value)] = None
-            row = self._row(value, kind)
-            self._numbers[id(value)] = len(self.rows)
-            self._held.append(value)
-            self.rows.append(row)
-        number = self._numbers[id(value)]
-        if number is None:
-            raise Unsayable(f"has a {kind.__name__} that holds itself")
-        return [number]
-
-    def _row(self, value: Any, kind: type) -> list[Data]:
         if id(value) in self._names:
             return ["named", self._names[id(value)]]
         if kind in self._kinds:
             number, fields = self._kinds[kind]
-            return [number, *map(self.value, fields(value))]
+            if issubclass(kind, tuple):
+                return ["of", number, *map(self.value, fields(value))]
+            return [self._row(value, number, fields)]
         if isinstance(value, (tuple, int)) and not means_more(kind):
-            return ["tuple", *map(self.value, value)] if isinstance(value, tuple) else ["int", int(value)]
+            return ["tuple", *map(self.value, value)] if isinstance(value, tuple) else int(value)
         if isinstance(value, np.dtype) and value == np.dtype(value.str):
             return ["dtype", value.str]
         if isinstance(value, Op) and REGISTRY.get(value.name) is value:
@@ -106,22 +97,30 @@ class Told:
             return ["type", value.short]
         raise Unsayable(f"has a {kind.__name__}, which has no words")
 
-
-_MAKES: dict[Any, Callable[..., Any]] = {
-    "tuple": lambda *parts: parts,
-    "int": int,
-    "dtype": np.dtype,
-    "op": REGISTRY.__getitem__,
-    "type": dtypes.FROM_SHORT.__getitem__,
-}
+    def _row(self, value: Any, kind: int, fields: Callable[[Any], Sequence[Any]]) -> int:
+        """The number of an object's row."""
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = None
+            row = [kind, *map(self.value, fields(value))]
+            self._numbers[id(value)] = len(self.rows)
+            self._held.append(value)
+            self.rows.append(row)
+        number = self._numbers[id(value)]
+        if number is None:
+            raise Unsayable(f"has a {type(value).__name__} that holds itself")
+        return number
 
 
 class Again:
     """What makes values of data. rows: those that were told. May raise anything where they are none."""
 
     def __init__(self, rows: Sequence[Sequence[Any]], table: Table) -> None:
-        makes = {**_MAKES, "named": table.named.__getitem__}
-        makes |= {number: kind.make for number, kind in enumerate(table.kinds.values())}
+        makes: list[Callable[..., Any]] = [kind.make for kind in table.kinds.values()]
+        self._words: dict[str, Callable[[Any], Any]] = {
+            **_WORDS,
+            "of": lambda parts: makes[next(parts)](*parts),
+            "named": lambda parts: table.named[next(parts)],
+        }
         self._objects: list[Any] = []
         value = self.value
         for kind, *fields in rows:
@@ -135,14 +134,14 @@ class Again:
         first, *rest = data
         if type(first) is int:
             return self._objects[first]
-        return _AGAIN[first](map(self.value, rest))
+        return self._words[first](map(self.value, rest))
 
 
 def _pairs(parts: Any) -> dict[Any, Any]:
     return dict(zip(parts, parts, strict=True))
 
 
-_AGAIN: dict[str, Callable[[Any], Any]] = {
+_WORDS: dict[str, Callable[[Any], Any]] = {
     "tuple": tuple,
     "list": list,
     "dict": _pairs,
@@ -150,4 +149,7 @@ _AGAIN: dict[str, Callable[[Any], Any]] = {
     "frozenset": frozenset,
     "float": lambda parts: float(np.frombuffer(bytes.fromhex(*parts), np.float64)[0]),  # a NaN has a sign
     "complex": lambda parts: complex(*parts),
+    "dtype": lambda parts: np.dtype(*parts),
+    "op": lambda parts: REGISTRY[next(parts)],
+    "type": lambda parts: dtypes.FROM_SHORT[next(parts)],
 }

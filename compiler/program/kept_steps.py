@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.artefacts import folder, versions
+from fusegrad.compiler.artefacts.capture_data import graph_text
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.artefacts.objects import Again, Kind, Table, Told, kind_of
 from fusegrad.compiler.artefacts.world import Unsayable
@@ -40,7 +41,7 @@ from fusegrad.eager.core.families import Layout
 from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.op import Op, TensorType
 from fusegrad.eager.ops.shape.slicing import Slice
-from fusegrad.tracer.ir.graph import Equation, Graph, Source, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Source, Subgraph, Value
 
 KIND = "steps"
 FORM = 1
@@ -69,10 +70,17 @@ _CLASSES = (
 )
 
 
-def _table(sources: Sequence[Source | None]) -> Table:
-    """The classes of what steps are made of. sources: of the equations of the graph that was given, by whose
-    numbers they are told.
+def _bodies(graph: Graph) -> list[Subgraph]:
+    """The rounds of a graph's loops, each once."""
+    found = (p for e in graph.equations for p in e.params.values() if isinstance(p, Subgraph))
+    return [*{id(body): body for body in found}.values()]
+
+
+def _table(graph: Graph) -> Table:
+    """The classes of what the steps of a graph are made of. Lines of equations are told by the number of one
+    in the graph, and rounds, which have steps of their own, by theirs.
     """
+    sources: list[Source | None] = [equation.source for equation in graph.equations]
     numbers = {source: number for number, source in reversed([*enumerate(sources)])}
 
     def fields(e: Equation) -> Sequence[Any]:
@@ -89,7 +97,7 @@ def _table(sources: Sequence[Source | None]) -> Table:
     }
     kinds[Equation] = Kind(fields, equation)
     kinds.update((cls, kind_of(cls)) for cls in _CLASSES)
-    return Table(kinds, _OPS)
+    return Table(kinds, {**_OPS, **{f"round {n}": body for n, body in enumerate(_bodies(graph))}})
 
 
 def _value(name: str, shape: tuple[int, ...], dtype: Any) -> Value:
@@ -117,8 +125,9 @@ def _facts(asked: Asked, table: Table) -> list[Any]:
     for part in (asked.graph, *map(dict, asked[1:4]), apart, asked.contracted):
         told = Told(table)
         said.append([told.value(part), told.rows])
+    rounds = [[type(body).__name__, graph_text(body.graph)] for body in _bodies(asked.graph)]
     machine = host_facts(), repr(host()), threads.cores(), threads.pool_size()
-    return [FORM, versions.known(), *machine, *said]
+    return [FORM, versions.known(), *machine, rounds, *said]
 
 
 class KeptSteps:
@@ -126,10 +135,9 @@ class KeptSteps:
 
     def __init__(self, asked: Asked, is_wanted: bool) -> None:
         self._key = ""
-        self._sources = [equation.source for equation in asked.graph.equations]
         if not is_wanted or len(asked.graph.equations) < FEWEST or not folder.place():
             return
-        self._table = _table(self._sources)
+        self._table = _table(asked.graph)
         try:
             facts = json.dumps(_facts(asked, self._table))
             self._key = hashlib.sha256(facts.encode()).hexdigest()

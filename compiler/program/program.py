@@ -70,7 +70,9 @@ class Program:
         self.into = into or {}
         plans = plans or Plans()
         self.streams = streams
-        graph = with_compiled_loops(graph, functools.partial(Program, plans=plans, streams=False))
+        graph = with_compiled_loops(
+            graph, functools.partial(Program, plans=plans, streams=False, is_kept=is_kept)
+        )
         self.given = {v for e in graph.equations for v in e.outputs}
         given = layouts or {}, results or {}, seen or {}, apart
         kept = KeptSteps(Asked(graph, *given, plans.contracted), is_kept)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.paths.path import Path
 from fusegrad.tracer.capture.captured import Capture
-from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.ir.open_counts import Refused, opened
+
+# How many more multiplications (or other steps) a path may take for rows that are not chosen: about a
+# millisecond of products, which is what it takes to run a body and find what is compiled of it.
+MOST_MORE = 1 << 26
 
 
 def for_all_counts(made: Capture, paths: Sequence[Path]) -> Capture:
@@ -52,6 +57,9 @@ def _opened(made: Capture, path: Path) -> Capture:
     values += [value for o in made.outputs for _, value in o.held]
     values += [o.item for o in made.outputs if o.kind == "number"]
     found = opened(made.graph, path.capture.graph, made.tracked, values, [place for _, place in made.hosts])
+    of_runs = max(_work(made.graph), _work(path.capture.graph))
+    if _work(found.graph) > of_runs + MOST_MORE:
+        raise Refused("computing with all rows would take longer than running the body")
     return dataclasses.replace(
         made,
         graph=found.graph,
@@ -60,3 +68,14 @@ def _opened(made: Capture, path: Path) -> Capture:
         hosts=[(host, place) for (host, _), place in zip(made.hosts, found.hosts, strict=True)],
         is_open=True,
     )
+
+
+def _work(graph: Graph) -> int:
+    """About how many multiplications and additions a graph takes, or other steps for an element."""
+    return sum(map(_work_of, graph.equations))
+
+
+def _work_of(equation: Equation) -> int:
+    results = sum(math.prod(value.shape) for value in equation.outputs)
+    factor = {"matmul": 0, "linear": 0, "addmm": 1}.get(equation.op.name)
+    return results if factor is None else results * equation.inputs[factor].shape[-1]

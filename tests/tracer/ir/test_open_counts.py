@@ -191,3 +191,19 @@ def test_no_path_for_none_and_one_but_their_own() -> None:
         step(x, next(masks))
     assert step.stats.compiles <= 4 and step.stats.compiled_calls >= 995
     assert chosen_rows.FEWEST == 2
+
+
+def test_large_products_of_few_rows_are_not_made_of_all() -> None:
+    w = fg.ones(64, 4096)
+
+    @fg.jit
+    def step(x: Any, m: Any) -> Any:
+        return (x[m] @ w).square().mean()
+
+    x = fg.ones(1024, 64)
+    for count in (10, 20, 30, 40):
+        step(x, fg.arange(1024) < count)
+    assert step.stats.compiles == 4  # one for each
+    for count in (900, 1000, 1010, 1020):
+        step(x, fg.arange(1024) < count)
+    assert step.stats.compiles < 8

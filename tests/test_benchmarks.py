@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from exporting import can_link
 
 from fusegrad.eager.ranks.launch import can_launch
 
@@ -84,6 +85,16 @@ def test_warm_up_of_deep_networks_runs(tmp_path: Path) -> None:
     run(str(BENCHMARKS / "warm_up"), *options)
     (found,) = json.loads((tmp_path / "figures.json").read_text()).values()
     assert found["eager"].keys() == found["jit"].keys() and found["jit"]["kernels"] > 0
+
+
+@pytest.mark.one_in(2)
+def test_libraries_beside_the_process_run(tmp_path: Path) -> None:
+    """Results of both are compared there, bit by bit."""
+    if not can_link():
+        pytest.skip("nothing links libraries here")
+    run(str(BENCHMARKS / "shipped"), "--quick", "--json", str(tmp_path / "figures.json"))
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert {"digits", "lstm", "step"} < found.keys()
 
 
 def test_exchanges_beside_gloo_run(tmp_path: Path) -> None:

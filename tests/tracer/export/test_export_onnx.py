@@ -393,7 +393,7 @@ KERNEL = tensor(6, 2, 3, 2, seed=1)
     ],
 )
 def test_windows_agree_with_eager_also_on_special_values(function, dtype):
-    x = wrap(IMAGES.astype(dtype))
+    x = fg.tensor(IMAGES.astype(dtype))
     program = recorded(function, x)
     (result,) = run_onnx(onnx_file(program), x.array)
     (expected,) = program.expected

@@ -109,6 +109,21 @@ class Work(Generic[R]):
         return f"{self.stage} {self.ops:,} ops{where}"
 
 
+_workers: list[Worker] = []
+
+
+def end_workers() -> None:
+    """The process ends: workers begin nothing else, and what is at work is waited for, unless it is aside.
+
+    Who ends what workers need calls this before.
+    """
+    for each in _workers:
+        each.end()
+
+
+atexit.register(end_workers)
+
+
 class Worker:
     """A thread that does pieces of work, one after the other, beside the program.
 
@@ -125,7 +140,7 @@ class Worker:
         self._running: Running[None] | None = None
         self._ended = False
         budget.waits.append(self.wait)
-        atexit.register(self._end)
+        _workers.append(self)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
@@ -179,7 +194,7 @@ class Worker:
             if not work.taken:
                 work.result()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """The process ends: nothing else is begun."""
         self._ended = True
         if not self._aside and self._running is not None:

@@ -25,6 +25,7 @@ from fusegrad.compiler.artefacts import folder, versions
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.artefacts.world import Unsayable
 from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.background import end_workers
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.uninterrupted import Finished, Running, undisturbed
 from fusegrad.compiler.llvm import image
@@ -338,8 +339,9 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """LLVM must not be taken down while it works: nobody else comes to it any more."""
+    """LLVM must not be taken down while it works: nobody else comes to it any more. Workers do before."""
     global _ending
+    end_workers()
     compiling.__enter__()
     with _gate:
         _ending = True

@@ -22,7 +22,9 @@ from fusegrad.eager.core.op import REGISTRY
 from fusegrad.eager.core.pytree import Structure, flatten
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.capture.captured import Capture, Output, Reason
+from fusegrad.tracer.ir.branch import Side
 from fusegrad.tracer.ir.graph import Equation, Graph, Source, Subgraph, Value, print_graph
+from fusegrad.tracer.ir.rolled import Body
 from fusegrad.tracer.ir.text import parse_graph
 from fusegrad.tracer.observe.values import is_plain, text_of
 from fusegrad.tracer.twin.sites import Site
@@ -218,6 +220,8 @@ def _check_words(graph: Graph) -> None:
 
 def _check_word(word: Any) -> None:
     if isinstance(word, Subgraph):
+        if type(word) not in (Body, Side):
+            raise Unsayable("has the gradient of a loop that data end, which is more than its text")
         _check_words(word.graph)
     elif isinstance(word, tuple) and type(word) is not Slice and not means_more(type(word)):
         for part in word:

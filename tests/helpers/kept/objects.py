@@ -199,6 +199,16 @@ FAMILIES = [
         "before = fg.Tensor.tanh\ndef ended(): fg.Tensor.tanh = before\n{}\n" + _F + "    return x.tanh()",
         ("", "fg.Tensor.tanh = fg.Tensor.exp", "fg.Tensor.tanh = lambda self: self + 1"),
     ),
+    # How often a loop runs backward is a number of the run; its graph is no text.
+    Family(
+        "not kept",
+        "has the gradient of a loop that data end",
+        "def g(x, w, h):\n    for t in range(60):\n        s = 0.5\n        if x.shape[0] > 3:\n"
+        "            s = t * {}\n        h = fg.tanh(h * s + x[t] @ w)\n    return h.sum()\n"
+        "f = jit(fg.value_and_grad(g, (0, 1, 2)))\n"
+        "calls = [tuple(fg.ones(*s, dtype=fg.float64) / 2 for s in ((60, 4), (4, 4), (4,)))]\n",
+        ("0.1", "0.2"),
+    ),
     # What is not kept: sets are in another order in each process.
     Family(
         "not kept",

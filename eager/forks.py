@@ -31,8 +31,12 @@ class _Fork:
     def __init__(self) -> None:
         self.asked: list[_Asked] = []
         self._begun: list[_Asked] = []
+        self._depth = 0  # of how often it was registered, how often it was called
 
     def before(self) -> None:
+        self._depth += 1
+        if self._depth > 1:
+            return
         # First, as the module may ask for something as well: that is then not begun in the middle.
         _importing.acquire()
         self._begun = self.asked[::-1]
@@ -40,19 +44,34 @@ class _Fork:
             one.before()
 
     def after(self) -> None:
-        for one in reversed(self._begun):
-            one.after()
-        _importing.release()
+        self._depth -= 1
+        if not self._depth:
+            for one in reversed(self._begun):
+                one.after()
+            _importing.release()
 
     def after_in_child(self) -> None:
-        for one in reversed(self._begun):
-            one.after_in_child()
-        _importing.release()
+        self._depth -= 1
+        if not self._depth:
+            for one in reversed(self._begun):
+                one.after_in_child()
+            _importing.release()
 
 
 _fork = _Fork()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_fork.before, after_in_parent=_fork.after, after_in_child=_fork.after_in_child)
+
+
+def come_first() -> None:
+    """From now on whoever forks waits for what is done here before he takes the locks of modules that were
+    imported since: what one waits for may need them.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=_fork.before, after_in_parent=_fork.after, after_in_child=_fork.after_in_child
+        )
+
+
+come_first()
 
 
 def around_forks(

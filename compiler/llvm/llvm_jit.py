@@ -13,6 +13,7 @@ import _thread
 import atexit
 import functools
 import hashlib
+import logging  # noqa: F401  for its part in forks
 import sys
 import threading
 import time
@@ -349,4 +350,6 @@ def _at_exit() -> None:
 
 
 forks.around_forks(_before_fork, _after_fork, _after_fork_in_child)
+# Numba is imported while one compiles, and takes the lock of `logging`, which who forks takes as well.
+forks.come_first()
 atexit.register(_at_exit)

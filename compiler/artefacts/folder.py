@@ -18,13 +18,13 @@ import hmac
 import os
 import secrets
 import stat
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fusegrad.compiler.artefacts.form import Artefact, Malformed, packed, unpacked
+from fusegrad.eager.forks import lock
 
 SETTING = "FUSEGRAD_CACHE"
 BOUND_SETTING = "FUSEGRAD_CACHE_BYTES"
@@ -307,7 +307,7 @@ def _why(error: Exception) -> str:
 
 # How much there is.
 
-_counting = threading.Lock()
+_counting = lock()
 _written: dict[str, int] = {}  # by folder, the bytes since somebody here looked how full it is
 
 

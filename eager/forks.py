@@ -31,28 +31,29 @@ class _Fork:
     def __init__(self) -> None:
         self.asked: list[_Asked] = []
         self._begun: list[_Asked] = []
-        self._depth = 0  # of how often it was registered, how often it was called
+        # The thread that forks: its part is registered more than once, maybe while it is played.
+        self._thread = 0
 
     def before(self) -> None:
-        self._depth += 1
-        if self._depth > 1:
+        if self._thread == threading.get_ident():
             return
         # First, as the module may ask for something as well: that is then not begun in the middle.
         _importing.acquire()
+        self._thread = threading.get_ident()
         self._begun = self.asked[::-1]
         for one in self._begun:
             one.before()
 
     def after(self) -> None:
-        self._depth -= 1
-        if not self._depth:
+        if self._thread == threading.get_ident():
+            self._thread = 0
             for one in reversed(self._begun):
                 one.after()
             _importing.release()
 
     def after_in_child(self) -> None:
-        self._depth -= 1
-        if not self._depth:
+        if self._thread == threading.get_ident():
+            self._thread = 0
             for one in reversed(self._begun):
                 one.after_in_child()
             _importing.release()

@@ -2,7 +2,7 @@
 lies come out.
 
 The steps are those of any program of the compiler (`compiler/program`). Everything a step needs from
-outside is refused: what only NumPy can compute, loops that Python leads, LAPACK. Products are our own
+outside is refused: what only NumPy can compute, and LAPACK. Products are our own
 kernel's, also where a process would go to BLAS.
 """
 

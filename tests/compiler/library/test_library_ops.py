@@ -28,10 +28,8 @@ pytestmark = pytest.mark.skipif(
 REFUSALS = (
     "has no native code, only NumPy's",
     "is LAPACK's to compute",
-    "is a loop that Python leads",
     "C has no type for",
     "does what a file cannot repeat",
-    "branches on data",
     "asks if a number",
     "can be exported",
     "one tensor is given for two arguments",

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.artefacts import effects, reads
+from fusegrad.compiler.artefacts.structures import structure, structure_again
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
 from fusegrad.eager.core.dtypes import FROM_SHORT, DType
 from fusegrad.eager.core.op import REGISTRY
-from fusegrad.eager.core.pytree import Structure, flatten
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.capture.captured import Capture, Output, Reason
 from fusegrad.tracer.ir.branch import Side
@@ -131,7 +131,7 @@ def again(
         },
         frozenset(values[name] for name in data["tracked"]),
         tuple(_output_again(output, values, world) for output in data["outputs"]),
-        _structure_again(data["structure"]),
+        structure_again(data["structure"]),
         tensors=arguments,
         met=[world.at(number) for number in data["met"]],
         same=[(leaf, effects.place_again(place, world)) for leaf, place in data["same"]],
@@ -311,26 +311,3 @@ def _output_again(data: Data, values: Mapping[str, Value], world: World) -> Outp
         bool(freed),
         bool(inference),
     )
-
-
-def structure(key: Any) -> Data:
-    """The containers of arguments, or of a result, by the key of their structure. Raises Unsayable."""
-    if key is None:
-        return []
-    kind, tag, parts = key if type(key) is tuple and len(key) == 3 else (None, None, ())
-    if kind not in (list, tuple, dict) or any(of not in (str, int) for of, _ in tag or ()):
-        raise Unsayable("takes or gives a container that is no list, tuple or dict, or one of them twice")
-    return [kind.__name__, [plain(name) for _, name in tag or ()], [structure(part) for part in parts]]
-
-
-def _structure_again(data: Data) -> Structure:
-    def filled(data: Data) -> Any:
-        if not data:
-            return 0
-        kind, keys, parts = data
-        made = [filled(part) for part in parts]
-        if kind == "dict":
-            return dict(zip(map(from_plain, keys), made, strict=True))
-        return {"list": list, "tuple": tuple}[kind](made)
-
-    return flatten(filled(data), [])

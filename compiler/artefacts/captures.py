@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fusegrad.compiler.artefacts import capture_data, folder, versions
+from fusegrad.compiler.artefacts import capture_data, folder, structures, versions
 from fusegrad.compiler.artefacts.form import Artefact
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, plain
 from fusegrad.eager.core import dtypes
@@ -39,7 +39,7 @@ class Remembered:
         self._function, self._leaves, self.why = function, leaves, ""
         world, roots = self._world()
         said = [FORM, versions.known(), plain(modes()), str(dtypes.default_float()), plain(how)]
-        said += [capture_data.structure(structure), roots, world.facts, _methods_of_tensors()]
+        said += [structures.structure(structure), roots, world.facts, _methods_of_tensors()]
         self._key = hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
     def _world(self) -> tuple[World, list[Data]]:

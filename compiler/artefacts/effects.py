@@ -9,17 +9,19 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.artefacts.structures import structure, structure_again
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
 from fusegrad.eager.core.dtypes import FROM_SHORT, DType
 from fusegrad.eager.core.op import REGISTRY
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.random.generator import default_generator
 from fusegrad.tracer.capture import carried
-from fusegrad.tracer.capture.captured import Left
+from fusegrad.tracer.capture.captured import Attribute, Items, Left
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe import symbols
 from fusegrad.tracer.observe.arrays import into_tensors, untold
 from fusegrad.tracer.observe.hosts import Draw, GradientOf, Host
+from fusegrad.tracer.observe.values import hold
 from fusegrad.tracer.observe.world import ahead
 from fusegrad.tracer.record import steps
 
@@ -81,7 +83,9 @@ def _numbers(host: steps.Numbers, world: World) -> list[Data]:
 
 def _numbers_again(world: World, value: Value, optimizer: Data, group: Data, ahead: int, *rest: Data) -> Host:
     counts, kept, fixed, seen = rest
-    made = steps.Numbers(world.at(optimizer), world.at(group), value.dtype, ahead, {})
+    stepping = world.at(optimizer)
+    vars(stepping)["_opt_called"] = True  # which its `step` notes for schedules
+    made = steps.Numbers(stepping, world.at(group), value.dtype, ahead, {})
     made.counts = [_tensor(count, world) for count in counts]
     made.kept = {name: _tensor(tensor, world) for name, tensor in kept}
     made.fixed, made.seen, made.value = set(fixed), [*map(from_plain, seen)], value
@@ -128,10 +132,10 @@ LEFT: dict[str, str] = {
     "made": "",
     "gradients": "",
     "numbers": "",
-    "attributes": "sets an attribute or an item",
-    "items": "appends to a list",
-    "counts": "counts on from what the process has counted",
-    "after": "steps a schedule",
+    "attributes": "",
+    "items": "",
+    "counts": "",
+    "after": "",
     "hits": "calls a function that keeps its results",
     "replaced": "gives a tensor other memory",
     "flags": "sets whether a tensor requires gradients",
@@ -151,7 +155,22 @@ def left(made: Left, tracked: frozenset[Value], world: World) -> Data:
         "made": [[value.name, count] for value, count in made.made.items()],
         "gradients": [[place(where, world), value and value.name] for where, value in made.gradients],
         "numbers": [value.name for value in made.numbers],
+        "attributes": [
+            [world.known(a.owner()), plain(a.name), structure(a.structure.key), a.count]
+            for a in made.attributes
+        ],
+        "items": [
+            [world.known(i.owner()), int(i.emptied), structure(i.structure.key), i.count] for i in made.items
+        ],
+        "counts": [[world.known(owner()), name, by] for owner, name, by in made.counts],
+        "after": [_method(method(), world) for method in made.after],
     }
+
+
+def _method(method: Any, world: World) -> Data:
+    if method is None:
+        raise Unsayable("calls a method of an object that is gone")
+    return [world.known(method.__self__), method.__name__]
 
 
 def left_again(said: Data, values: Values, world: World) -> Left:
@@ -165,4 +184,14 @@ def left_again(said: Data, values: Values, world: World) -> Left:
             for where, value in said["gradients"]
         ),
         numbers=tuple(values[value] for value in said["numbers"]),
+        attributes=tuple(
+            Attribute(hold(world.at(owner)), from_plain(name), structure_again(key), count)
+            for owner, name, key, count in said["attributes"]
+        ),
+        items=tuple(
+            Items(hold(world.at(owner)), bool(emptied), structure_again(key), count)
+            for owner, emptied, key, count in said["items"]
+        ),
+        counts=tuple((hold(world.at(owner)), name, by) for owner, name, by in said["counts"]),
+        after=tuple(weakref.WeakMethod(getattr(world.at(owner), name)) for owner, name in said["after"]),
     )

@@ -7,13 +7,16 @@ share, and nothing is found by it that the read does not look at itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, plain
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe import hosts, modules, optimizer_steps, purity, reads, stores
 from fusegrad.tracer.observe.lookup import MISSING, container_class, lookup, type_lookup
+from fusegrad.tracer.observe.python import abstract
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.twin.sites import Site
@@ -142,6 +145,53 @@ def _type(read: reads.TypeRead, world: World) -> list[Data]:
     return [_owner(read, world), world.expected(read.expected)]
 
 
+def _count(read: stores.CountRead, world: World) -> list[Data]:
+    return [_owner(read, world), read.name]
+
+
+def _count_again(world: World, site: Site, number: Data, name: str, *_: Data) -> Read:
+    read = stores.CountRead(world.at(number), name, site)
+    if not read.holds():
+        raise Unsayable(f"`{name}` is no whole number of its own")
+    return read
+
+
+# Ways of looking that give the same of the same things in each process.
+GETTERS = ("stores._has_item", "stores._keys", "world.environment._text", "attributes._member")
+
+
+def _getter_called(name: str) -> Any:
+    module, _, function = name.rpartition(".")
+    return vars(sys.modules[f"fusegrad.tracer.observe.{module}"])[function]
+
+
+def _getter(read: reads.GetterRead, world: World) -> list[Data]:
+    asked = read.getter
+    whole = asked if isinstance(asked, partial) else partial(asked)
+    name = next((name for name in GETTERS if _getter_called(name) is whole.func), None)
+    if name is None or whole.keywords:
+        raise Unsayable(f"reads {read.subject()}: it looks by a function of its own")
+    said = [*map(world.value, whole.args)]
+    return [_owner(read, world), name, said, read.words, world.expected(read.expected)]
+
+
+def _getter_again(
+    world: World, site: Site, number: Data, name: str, said: Sequence[Data], words: str, *_: Data
+) -> Read:
+    if name not in GETTERS:
+        raise Unsayable(f"{words} is asked in a way that is not known")
+    owner, getter = world.at(number), partial(_getter_called(name), *map(world.found, said))
+    return reads.GetterRead(owner, getter, getter(owner), words, site)
+
+
+def _abstract(read: abstract.AbstractRead, world: World) -> list[Data]:
+    return [world.known(read.owner()), world.known(read.of), world.expected(read.expected)]
+
+
+def _abstract_again(world: World, site: Site, asked: Data, of: Data, *_: Data) -> Read:
+    return abstract.AbstractRead(world.at(of), world.at(asked), site)
+
+
 def _no_gradient(read: hosts.NoGradient, world: World) -> list[Data]:
     return [world.known(read.tensor()), world.expected(read.expected)]
 
@@ -180,7 +230,6 @@ def _of_owner(kind: Callable[[Any, Site], Read]) -> Callable[..., Read]:
     return lambda world, site, number, *_: kind(world.at(number), site)
 
 
-_ITS_OWN_WAY = "it looks by a function of its own"
 # Each kind of read there is, with how it is told of, or why it is not: what is read then is not kept.
 KINDS: dict[type[Read], Kind | str] = {
     reads.GlobalRead: Kind(_global, _global_again),
@@ -196,9 +245,10 @@ KINDS: dict[type[Read], Kind | str] = {
     hosts.NoGradient: Kind(_no_gradient, _no_gradient_again),
     reads.SubclassesRead: "which classes there are depends on what was imported before",
     reads.IdentityRead: "equal texts and numbers are one object or two by what the process did before",
-    reads.GetterRead: _ITS_OWN_WAY,
+    reads.GetterRead: Kind(_getter, _getter_again),
     optimizer_steps.ParametersRead: Kind(_parameters, _parameters_again),
     optimizer_steps.StateRead: Kind(_state, _state_again),
-    stores.CountRead: "what is counted goes on from what the process has counted before",
+    stores.CountRead: Kind(_count, _count_again),
+    abstract.AbstractRead: Kind(_abstract, _abstract_again),
 }
 BY_NAME = {kind.__name__: how for kind, how in KINDS.items()}

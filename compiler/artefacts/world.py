@@ -15,6 +15,7 @@ import sys
 from abc import ABCMeta
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from enum import EnumType
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -35,9 +36,12 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.interpreter import instructions
 from fusegrad.eager.core.op import REGISTRY, Op
+from fusegrad.eager.core.ops import Ops
+from fusegrad.eager.core.places.device import device
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Size, Tensor
+from fusegrad.eager.ops import results
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.values import PLAIN_TYPES, Expected, is_plain, text_of
@@ -172,7 +176,7 @@ def _named(module: str, name: str) -> Any:
         if found is None:
             break
         found = (_space_of(found) if isinstance(found, type) else vars(found)).get(part)
-    return found
+    return found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
 
 
 class World:
@@ -307,7 +311,9 @@ def _class(world: World, value: type, number: int) -> Data:
     name, module = _qualname_of(value), _module_of(value)
     if not purity.is_heap_type(value) or home(value) is not None:
         return canonical(value, (home(value), name), (module, name))
-    if type(value) not in (type, ABCMeta):
+    if getattr(results.return_types, name, None) is value:
+        return canonical(value, (results.__name__, f"return_types.{name}"))
+    if type(value) not in (type, ABCMeta, EnumType):
         raise Unsayable(f"reads {text_of(value)}, which has a metaclass")
     return ["class", name, *map(world.number, _bases_of(value)[1:])]
 
@@ -343,6 +349,14 @@ def _tuple(world: World, value: tuple[Any, ...], number: int) -> Data:
     return ["tuple", *map(world.value, value)]
 
 
+def _ops(world: World, value: Ops, number: int) -> Data:
+    return canonical(value, (Ops.__module__, "ops"))
+
+
+def _field(world: World, value: Any, number: int) -> Data:
+    return ["field", *map(plain, value.__reduce__()[1])]
+
+
 def _op(world: World, value: Op, number: int) -> Data:
     if REGISTRY.get(value.name) is not value:
         raise Unsayable(f"uses an op `{value.name}` that cannot be found by its name")
@@ -375,6 +389,9 @@ FACTS: dict[type, Callable[[World, Any, int], Data]] = {
     staticmethod: _parts("__func__"),
     classmethod: _parts("__func__"),
     property: _parts("fget", "fset", "fdel"),
+    device: _parts("type", "index"),
+    Ops: _ops,
+    type(vars(results.return_types.max)["values"]): _field,  # of named tuples
     tuple: _tuple,
     **dict.fromkeys((list, dict, OrderedDict, deque), _container),
     **dict.fromkeys(

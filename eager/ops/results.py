@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from types import SimpleNamespace
 from typing import Any
+
+# The classes, by their names.
+return_types = SimpleNamespace()
 
 
 def return_type(name: str, fields: tuple[str, ...]) -> type:
@@ -16,4 +20,5 @@ def return_type(name: str, fields: tuple[str, ...]) -> type:
     make: Any = namedtuple  # type checkers want the fields written out
     kind = make(name, fields)
     kind.__repr__ = show
+    setattr(return_types, name, kind)
     return kind

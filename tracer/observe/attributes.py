@@ -323,13 +323,13 @@ def _load_from_enum(observer: Observer, owner: type, name: str, site: Site) -> A
         observer.open(f"`{name}` of an enumeration cannot be guarded", site, "read")
         return getattr(owner, name)
     value = members[name]
-
-    def again(kind: Any) -> Any:
-        return type_lookup(kind, "_member_map_").get(name, MISSING)
-
-    words = f"`{name}` of an enumeration"
+    words, again = f"`{name}` of an enumeration", functools.partial(_member, name)
     observer.read(("enum", id(owner), name), lambda: GetterRead(owner, again, value, words, site))
     return observer.reached(value)
+
+
+def _member(name: str, kind: Any) -> Any:
+    return type_lookup(kind, "_member_map_").get(name, MISSING)
 
 
 def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept import objects
+from kept import left, objects
 from kept.family import NUMBERS, F as _F, Family
 
 _NET = """
@@ -323,4 +323,5 @@ FAMILIES = [
         ("", ", momentum=0.5", ", eps=1.0", ", affine=False", ", track_running_stats=False"),
     ),
     *objects.FAMILIES,
+    *left.FAMILIES,
 ]

@@ -32,6 +32,14 @@ net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
 def f(x): return nn.functional.cross_entropy(net(x), fg.tensor([0, 1]))
 calls = [(fg.arange(72.0).reshape(2, 1, 6, 6) / 72,)] * 2
 """,
+    "recurrent": """
+net = nn.GRU(3, 4)
+@jit
+def f(x):
+    found = net(x)[0].max(0)
+    return found.values, fg.topk(found.values, 2).indices
+calls = [(fg.arange(30.0).reshape(5, 2, 3) / 30,)] * 2
+""",
     "a loop": """
 @jit
 def f(x):
@@ -51,5 +59,23 @@ def f(x):
     opt.step()
     return loss.detach()
 calls = [(fg.arange(6.0).reshape(2, 3),)] * 3
+""",
+    "a step before a schedule's": """
+import warnings
+w = fg.ones(3, requires_grad=True)
+opt = fg.optim.SGD([w], lr=0.1)
+schedule = fg.optim.lr_scheduler.StepLR(opt, 1)
+@jit
+def f(x):
+    opt.zero_grad()
+    (w * x).sum().backward()
+    opt.step()
+    return w.detach().clone()
+calls = [(fg.arange(3.0),)] * 3
+def left():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schedule.step()
+    return schedule.last_epoch
 """,
 }

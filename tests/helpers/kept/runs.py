@@ -2,8 +2,9 @@
 gives comes out.
 
 A program is a module that is executed anew, from a file of its own, with nothing left of the one before but
-the cache. It has `f`, which is jitted as `jit`, and `calls`, a list of the arguments that it is called with.
-What stands behind a line `# other module` is a module `kept_other`, which is there before.
+the cache. It has `f`, which is jitted as `jit`, and `calls`, a list of the arguments that it is called with;
+a function `left` gives what its calls have left in the world. What stands behind a line `# other module` is a
+module `kept_other`, which is there before.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def run(source: str, folder: Path, jit: Any = None) -> ModuleType:
             linecache.checkcache(str(path))
             exec(compile(text, str(path), "exec", dont_inherit=True), each.__dict__)
         module.__dict__["answers"] = [_said(module.f, call) for call in module.calls]
+        leaves: list[Any] = []
+        module.answers.append([flatten(module.__dict__.get("left", tuple)(), leaves).key, *leaves])
     finally:
         fg.set_default_dtype(default)
         fg.set_grad_enabled(True)

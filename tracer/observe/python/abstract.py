@@ -22,10 +22,7 @@ def read(observer: Observer, function: Callable, args: tuple[Any, ...], site: Si
         return
     for asked in asked_for if isinstance(kind, type) else ():
         if type(asked) is abc.ABCMeta and asked not in kind.__mro__:
-            answer = issubclass(kind, asked)
-            again = functools.partial(_answer, kind, answer, abc.get_cache_token())
-            words = f"whether {kind.__name__} counts as {asked.__name__}"
-            made = functools.partial(GetterRead, asked, again, answer, words, site)
+            made = functools.partial(AbstractRead, kind, asked, site)
             observer.read(("abstract", id(observer.keep(kind)), id(asked)), made)
 
 
@@ -35,6 +32,18 @@ def _each(kinds: tuple[Any, ...]) -> Iterator[Any]:
             yield from _each(kind if isinstance(kind, tuple) else kind.__args__)
         else:
             yield kind
+
+
+class AbstractRead(GetterRead):
+    """Whether a class counts as an abstract one."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: type, asked: type, site: Site) -> None:
+        answer = issubclass(of, asked)
+        again = functools.partial(_answer, of, answer, abc.get_cache_token())
+        super().__init__(asked, again, answer, f"whether {of.__name__} counts as {asked.__name__}", site)
+        self.of = of
 
 
 def _answer(kind: type, answer: bool, token: object, asked: type) -> bool:

@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fusegrad.compiler.artefacts.form import Artefact, Malformed, packed, unpacked
-from fusegrad.eager.forks import lock
 
 SETTING = "FUSEGRAD_CACHE"
 BOUND_SETTING = "FUSEGRAD_CACHE_BYTES"
@@ -33,8 +32,8 @@ LARGEST = 1 << 27  # bytes of one
 _AS_IT_IS = getattr(os, "O_BINARY", 0)
 _KEY_FILE, _ENTRIES, _NEW = "key", "code-", "new-"
 _MAC = 32
-# Who has written so large a part of the bound looks whether the folder is full.
-_SHARE = 256
+MOST_NAMES = 1 << 14  # of all entries, since to see how full the folder is takes time for each
+_SHARE = 256  # times that somebody looks whether the folder is full, while so much is written as it may hold
 _ABANDONED = 3600.0  # seconds after which a file that is still being written never will be
 
 
@@ -291,7 +290,8 @@ def keep(keys: Sequence[str], artefact: Artefact) -> bool:
                     folder.remove(name)
                 if not folder.link(first, name):
                     folder.write(name, data)
-            _make_room(folder, len(data))
+            if _looks(len(data), len(keys)):
+                _make_room(folder)
             return True
     except (OSError, ValueError, Unusable) as error:
         _tell(_why(error))
@@ -307,34 +307,33 @@ def _why(error: Exception) -> str:
 
 # How much there is.
 
-_counting = lock()
-_written: dict[str, int] = {}  # by folder, the bytes since somebody here looked how full it is
+
+def _looks(size: int, names: int) -> bool:
+    """Whether who has written so much is to look how full the folder is. That is drawn: processes know
+    nothing of each other, and most write little.
+    """
+    part = max(size / bound(), names / MOST_NAMES) * _SHARE
+    return secrets.randbelow(1 << 30) < part * (1 << 30)
 
 
-def _make_room(folder: _Open, size: int) -> None:
+def _make_room(folder: _Open) -> None:
     """Take away what was used longest ago, where there is more than may be."""
-    with _counting:
-        since = _written.get(folder.path)
-        _written[folder.path] = (since or 0) + size
-        if since is not None and _written[folder.path] < bound() // _SHARE:
-            return
-        _written[folder.path] = 0
     files = folder.files()
     for name, found in files:
         if name.startswith(_NEW) and time.time() - found.st_mtime > _ABANDONED:
             with contextlib.suppress(OSError):
                 folder.remove(name)
     entries = _by_file(files)
-    total = sum(found.st_size for _, found in entries)
-    if total <= bound():
+    size, count = sum(found.st_size for _, found in entries), sum(len(names) for names, _ in entries)
+    if size <= bound() and count <= MOST_NAMES:
         return
     for names, found in sorted(entries, key=lambda entry: entry[1].st_mtime):
+        if size <= bound() * 3 // 4 and count <= MOST_NAMES * 3 // 4:
+            break
         for name in names:
             with contextlib.suppress(OSError):
                 folder.remove(name)
-        total -= found.st_size
-        if total <= bound() * 3 // 4:
-            break
+        size, count = size - found.st_size, count - len(names)
 
 
 def _by_file(files: Sequence[tuple[str, os.stat_result]]) -> list[tuple[list[str], os.stat_result]]:

@@ -79,6 +79,8 @@ _SCALAR_TYPE = re.compile(rf"\b({'|'.join(dtypes.FROM_SHORT)})\[\]")
 
 def _comments(text: str) -> dict[int, str]:
     """The comment of each line that has one."""
+    if "#" not in text:
+        return {}
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
 

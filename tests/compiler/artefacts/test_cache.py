@@ -232,13 +232,30 @@ def test_what_was_used_longest_ago_goes_first(cache: Path, monkeypatch: pytest.M
     assert not folder.keep([KEY], Artefact("k", {}, {"p": bytes(11 * size)})), "too large to be kept"
 
 
+def test_there_are_no_more_files_than_may_be(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "MOST_NAMES", 20)
+    for number in range(30):
+        folder.keep([f"{number:064}", f"{number + 100:064}"], Artefact("k", {}, {}))
+        assert folder.state().keys <= 20
+    assert folder.find(f"{129:064}") is not None and folder.find(f"{100:064}") is None
+
+
+def test_who_writes_looks_about_so_often_how_full_it_is() -> None:
+    """Whoever it is: each process writes little."""
+    assert all(folder._looks(folder.bound() // folder._SHARE, 1) for _ in range(100))
+    asked = 64 * folder._SHARE
+    found = sum(folder._looks(1, 1) for _ in range(asked))
+    wanted = asked * folder._SHARE / folder.MOST_NAMES
+    assert 0.5 * wanted < found < 2 * wanted  # beyond seven times the spread that chance has
+
+
 def test_what_was_never_finished_goes(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.keep([KEY], SAMPLE)
     abandoned, new = cache / f"{folder._NEW}1", cache / f"{folder._NEW}2"
     abandoned.write_bytes(b"half")
     new.write_bytes(b"half")
     os.utime(abandoned, (1e9, 1e9))
-    monkeypatch.setattr(folder, "_written", {})
+    monkeypatch.setattr(folder, "_SHARE", 1 << 40)
     folder.keep([OTHER], SAMPLE)
     assert not abandoned.exists() and new.exists()
 

@@ -7,6 +7,7 @@ of it, for `explain`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from fusegrad.compiler import learning
@@ -27,7 +28,15 @@ from fusegrad.tracer.record.allowance import Allowance
 class Earlier:
     """What the cache has for a call that no path answers, and what it gets of the run that is recorded."""
 
-    def __init__(self, function: Jitted, key: Any, leaves: list[Any], family: Family | None) -> None:
+    def __init__(
+        self,
+        function: Jitted,
+        key: Any,
+        leaves: list[Any],
+        family: Family | None,
+        changing: Collection[int] = (),
+    ) -> None:
+        """changing: the leaves that are numbers, which the key leaves out."""
         self._function, self._key, self._leaves, self._family = function, key, leaves, family
         self._told: Any = None
         self._remembered: captures.Remembered | None = None
@@ -36,7 +45,7 @@ class Earlier:
             return
         how = (function.contract, *sorted(function.avoided))
         try:
-            self._remembered = captures.Remembered(function.__wrapped__, key[0], leaves, how)
+            self._remembered = captures.Remembered(function.__wrapped__, key[0], leaves, how, changing)
         except Unsayable as error:
             self._why_recorded = self._why_not_kept = str(error)
 

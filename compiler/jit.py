@@ -237,11 +237,10 @@ class JitFunction(Jitted[P, R]):
         known = self.entries.get(without(key, leaves_out))
         changing = Changing(leaves_out, frozenset() if known is None else known.changing.sources)
         allowance = learning.allowance(self)
-        earlier = Earlier(self, key, leaves, family)
-        if not any(changing):
-            result = earlier.answer(args, kwargs, allowance)
-            if result is not MISSED:
-                return result
+        earlier = Earlier(self, without(key, leaves_out), leaves, family, leaves_out)
+        result = earlier.answer(args, kwargs, allowance)
+        if result is not MISSED:
+            return result
         made = capture(
             self.__wrapped__,
             args,

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler.artefacts import effects, reads
+from fusegrad.compiler.artefacts import effects, numbers, reads
+from fusegrad.compiler.artefacts.lines import file_of, path_of
 from fusegrad.compiler.artefacts.structures import structure, structure_again
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
 from fusegrad.eager.core.dtypes import FROM_SHORT, DType
@@ -41,10 +42,10 @@ UNTOLD = {
     "later": "of the recorded run alone",
     "before": "of the recorded run alone",
     "asked": "for files that are exported",
-    "changing": "there is nothing that changes",
+    "changing": "`hosts` and `outputs` say where its numbers are found",
     "is_open": "kept is what one run has recorded; two make it for all counts",
     "changes": "what `left` and `hosts` say, in words",
-    "fixed": "there is nothing that changes",
+    "fixed": "there is none",
 }
 # What must be empty for a capture to be told of, and what is said where it is not.
 EMPTY = {
@@ -61,8 +62,8 @@ def told(made: Capture, world: World, leaves: Sequence[Any]) -> tuple[dict[str, 
     for name, why in EMPTY.items():
         if getattr(made, name):
             raise Unsayable(why)
-    if any(made.changing):
-        raise Unsayable("follows numbers that change")
+    if any(made.fixed):
+        raise Unsayable("has to know a number that it was to follow")
     said = [[*reads.told(read, world), "at", *_place(read.site, world)] for read in made.reads]
     places = {id(leaf): number for number, leaf in reversed([*enumerate(leaves)])}
     data = {
@@ -83,7 +84,7 @@ def told(made: Capture, world: World, leaves: Sequence[Any]) -> tuple[dict[str, 
         "structure": structure(made.structure.key),
         "same": [[leaf, effects.place(place, world)] for leaf, place in made.same],
         "bare": [*made.bare],
-        "not_rolled": [[r.reason, *_file(r.file, world), r.line, r.kind] for r in made.not_rolled],
+        "not_rolled": [[r.reason, *file_of(r.file, world), r.line, r.kind] for r in made.not_rolled],
         "constants": [[v.name, str(array.dtype), *array.shape] for v, array in made.constants.items()],
     }
     if not all(array.flags.c_contiguous and array.dtype.kind in "biufc" for array in made.constants.values()):
@@ -101,7 +102,7 @@ def again(
     """
     found, known = [], 0
     for *said, _, file, line, text in data["reads"]:
-        read = reads.again(said, world, Site(_path(file, world), line, text))
+        read = reads.again(said, world, Site(path_of(file, world), line, text))
         same = reads.told(read, world) == said
         for fact, expected, value in _met(world, data["facts"], known):
             if fact != expected:
@@ -141,7 +142,7 @@ def again(
         hosts=[(effects.host_again(host, values, world), before) for host, before in data["hosts"]],
         reads=found,
         not_rolled=[
-            Reason(why, _path(file, world), line, kind) for why, file, line, kind in data["not_rolled"]
+            Reason(why, path_of(file, world), line, kind) for why, file, line, kind in data["not_rolled"]
         ],
         numbers=frozenset(values[name] for name in data["numbers"]),
     )
@@ -156,25 +157,12 @@ def _met(world: World, facts: Sequence[Data], known: int) -> Iterator[tuple[Data
 # ---------------------------------------------------------------------------------- places in sources
 
 
-def _file(file: str, world: World) -> list[Data]:
-    """A file by a function in it: paths are not the same everywhere."""
-    for number, value in enumerate(world.objects):
-        code = getattr(value, "__code__", None) if world.facts[number][:1] == ["function"] else None
-        if code is not None and code.co_filename == file:
-            return [number]
-    return [-1]
-
-
-def _path(number: int, world: World) -> str:
-    return "" if number < 0 else str(world.objects[number].__code__.co_filename)
-
-
 def _place(site: Site, world: World) -> list[Data]:
-    return [*_file(site.file, world), site.line, site.text]
+    return [*file_of(site.file, world), site.line, site.text]
 
 
 def _source(source: Source | None, world: World) -> list[Data]:
-    return [] if source is None else [*_file(source.file, world), source.line]
+    return [] if source is None else [*file_of(source.file, world), source.line]
 
 
 # ---------------------------------------------------------------------------------- the graph
@@ -243,7 +231,7 @@ def means_more(kind: type) -> bool:
 def _graph(text: str, sources: Sequence[Data], world: World) -> Graph:
     graph = parse_graph(text)
     equations = [
-        dataclasses.replace(e, source=Source(_path(said[0], world), said[1])) if said else e
+        dataclasses.replace(e, source=Source(path_of(said[0], world), said[1])) if said else e
         for e, said in zip(graph.equations, sources, strict=True)
     ]
     return Graph(graph.inputs, tuple[Equation, ...](equations), graph.outputs)
@@ -282,7 +270,7 @@ ITEMS: dict[str, Said | str] = {
     "argument": (lambda item, world: item, lambda item, world: item),
     "alias": (lambda item, world: [*map(int, item)], lambda item, world: (*item[:2], bool(item[2]))),
     "late": "gives what lies somewhere when all is done",
-    "computed": "gives a number that Python computes of others",
+    "computed": (numbers.told, lambda item, world: item),
 }
 
 
@@ -290,24 +278,31 @@ def _output(output: Output, world: World) -> Data:
     said = ITEMS[output.kind]
     if isinstance(said, str):
         raise Unsayable(said)
-    if output.lent is not None or output.held:
-        raise Unsayable("gives a NumPy array, or a number computed of others")
+    if output.lent is not None:
+        raise Unsayable("gives a NumPy array")
     value = "" if output.value is None else output.value.name
     flags = [int(output.requires_grad), int(output.freed), int(output.inference)]
-    return [output.kind, value, said[0](output.item, world), output.grad_name, [*output.strides], *flags]
+    held = [[numbers.told(symbol, world), value.name] for symbol, value in output.held]
+    said_of_item = said[0](output.item, world)
+    return [output.kind, value, said_of_item, output.grad_name, [*output.strides], *flags, held]
 
 
 def _output_again(data: Data, values: Mapping[str, Value], world: World) -> Output:
-    kind, value, item, grad_name, strides, requires_grad, freed, inference = data
+    kind, value, item, grad_name, strides, requires_grad, freed, inference, held = data
     said = ITEMS[kind]
     assert not isinstance(said, str)
     return Output(
         kind,
         values[value] if value else None,
-        values[item] if kind == "number" else said[1](item, world),
+        _of_values(kind, item, values, world) if kind in ("number", "computed") else said[1](item, world),
         bool(requires_grad),
         grad_name,
         tuple(strides),
         bool(freed),
         bool(inference),
+        held=tuple((numbers.again(symbol, values, world), values[value]) for symbol, value in held),
     )
+
+
+def _of_values(kind: str, item: Data, values: Mapping[str, Value], world: World) -> Any:
+    return values[item] if kind == "number" else numbers.again(item, values, world)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from fusegrad.compiler.artefacts import capture_data, folder, structures, versions
@@ -22,6 +22,7 @@ from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.state import modes
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.captured import Capture
+from fusegrad.tracer.observe.symbols import Changing
 
 KIND = "captures"
 FORM = 1
@@ -32,11 +33,13 @@ class Remembered:
     """The entry of one kind of call in the cache. Raises Unsayable where such calls have no key.
 
     function: which is called. structure: the key of the structure of its arguments; leaves: of them. how:
-    what else was asked for, plain.
+    what else was asked for, plain. changing: the leaves that are numbers, others from call to call.
     """
 
-    def __init__(self, function: Any, structure: Any, leaves: Sequence[Any], how: Any) -> None:
-        self._function, self._leaves, self.why = function, leaves, ""
+    def __init__(
+        self, function: Any, structure: Any, leaves: Sequence[Any], how: Any, changing: Collection[int] = ()
+    ) -> None:
+        self._function, self._leaves, self._changing, self.why = function, leaves, changing, ""
         world, roots = self._world()
         said = [FORM, versions.known(), plain(modes()), str(dtypes.default_float()), plain(how)]
         said += [structures.structure(structure), roots, world.facts, _methods_of_tensors()]
@@ -45,7 +48,10 @@ class Remembered:
     def _world(self) -> tuple[World, list[Data]]:
         """The world as far as a call names it."""
         world = World()
-        return world, [world.value(root) for root in (self._function, *self._leaves)]
+        said = [world.value(self._function)]
+        for place, leaf in enumerate(self._leaves):
+            said.append(["number", type(leaf).__name__] if place in self._changing else world.value(leaf))
+        return world, said
 
     def find(self, known: set[str]) -> Iterator[Capture]:
         """The captures that earlier processes have left and that hold now, but those that are `known`, to
@@ -65,6 +71,7 @@ class Remembered:
                     raise
                 found = str(error) if isinstance(error, Unsayable) else "what the run read is not there"
             if isinstance(found, Capture):
+                found.changing = Changing(frozenset(self._changing))
                 known.add(_text(data))
                 yield found
             else:

@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.artefacts import numbers
+from fusegrad.compiler.artefacts.lines import file_of, path_of
 from fusegrad.compiler.artefacts.structures import structure, structure_again
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
 from fusegrad.eager.core.dtypes import FROM_SHORT, DType
@@ -63,13 +65,17 @@ def _draw(host: Draw, world: World) -> list[Data]:
     return [host.op.name, plain(host.args), said]
 
 
-def _draw_again(world: World, value: Value, op: str, args: Data, params: Data) -> Host:
+def _draw_again(world: World, values: Values, value: str, op: str, args: Data, params: Data) -> Host:
     found = {n: from_plain(said[1]) if len(said) > 1 else FROM_SHORT[said[0]] for n, said in params}
-    return Draw(value, REGISTRY[op], from_plain(args), {**found, "generator": default_generator})
+    return Draw(values[value], REGISTRY[op], from_plain(args), {**found, "generator": default_generator})
 
 
 def _gradient(host: GradientOf, world: World) -> list[Data]:
     return [place(host.place, world)]
+
+
+def _gradient_again(world: World, values: Values, value: str, where: Data) -> Host:
+    return GradientOf(values[value], place_again(where, world))
 
 
 def _numbers(host: steps.Numbers, world: World) -> list[Data]:
@@ -81,7 +87,10 @@ def _numbers(host: steps.Numbers, world: World) -> list[Data]:
     return [*owners, host.ahead, counts, kept, sorted(host.fixed), [*map(plain, host.seen)]]
 
 
-def _numbers_again(world: World, value: Value, optimizer: Data, group: Data, ahead: int, *rest: Data) -> Host:
+def _numbers_again(
+    world: World, values: Values, name: str, optimizer: Data, group: Data, ahead: int, *rest: Data
+) -> Host:
+    value = values[name]
     counts, kept, fixed, seen = rest
     stepping = world.at(optimizer)
     vars(stepping)["_opt_called"] = True  # which its `step` notes for schedules
@@ -92,13 +101,34 @@ def _numbers_again(world: World, value: Value, optimizer: Data, group: Data, ahe
     return made
 
 
+def _outcome(host: symbols.Outcome, world: World) -> list[Data]:
+    file, line = host.site
+    expected = [] if host.expected is symbols.ANYTHING else [plain(host.expected)]
+    return [numbers.told(host.symbol, world), expected, *file_of(file, world), line]
+
+
+def _outcome_again(
+    world: World, values: Values, value: str, symbol: Data, expected: Data, file: int, line: int
+) -> Host:
+    wanted = from_plain(*expected) if expected else symbols.ANYTHING
+    return symbols.Outcome(numbers.again(symbol, values, world), wanted, (path_of(file, world), line))
+
+
+def _scalar(host: symbols.Scalar, world: World) -> list[Data]:
+    return [numbers.told(host.symbol, world)]
+
+
+def _scalar_again(world: World, values: Values, value: str, symbol: Data) -> Host:
+    return symbols.Scalar(values[value], numbers.again(symbol, values, world))
+
+
 # Each kind of host there is, with how it is told of, or why it is not.
 HOSTS: dict[type[Host], Kind | str] = {
     Draw: Kind(_draw, _draw_again),
-    GradientOf: Kind(_gradient, lambda world, value, said: GradientOf(value, place_again(said, world))),
+    GradientOf: Kind(_gradient, _gradient_again),
     steps.Numbers: Kind(_numbers, _numbers_again),
-    symbols.Scalar: "takes a Python number that changes",
-    symbols.Outcome: "asks how a comparison of Python numbers comes out",
+    symbols.Scalar: Kind(_scalar, _scalar_again),
+    symbols.Outcome: Kind(_outcome, _outcome_again),
     ahead.Asks: "asks Python for what an iterator gives next, or for the time",
     into_tensors.ArrayInput: "reads a NumPy array",
     untold._Absent: "asks whether an argument has an attribute of its own",
@@ -112,7 +142,8 @@ def host(made: Host, world: World) -> Data:
     how = HOSTS[type(made)]
     if isinstance(how, str):
         raise Unsayable(how)
-    return [type(made).__name__, made.value.name, *how.told(made, world)]
+    value = "" if made.value is None else made.value.name
+    return [type(made).__name__, value, *how.told(made, world)]
 
 
 def host_again(said: Data, values: Values, world: World) -> Host:
@@ -120,7 +151,7 @@ def host_again(said: Data, values: Values, world: World) -> Host:
     name, value, *rest = said
     how = _BY_NAME[name]
     assert not isinstance(how, str)
-    return how.again(world, values[value], *rest)
+    return how.again(world, values, value, *rest)
 
 
 # ---------------------------------------------------------------------------------- what is left

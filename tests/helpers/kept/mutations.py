@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept import left, objects
+from kept import followed, left, objects
 from kept.family import NUMBERS, F as _F, Family
 
 _NET = """
@@ -324,4 +324,5 @@ FAMILIES = [
     ),
     *objects.FAMILIES,
     *left.FAMILIES,
+    *followed.FAMILIES,
 ]

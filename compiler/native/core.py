@@ -144,6 +144,7 @@ _FUNCTIONS = (
     "PyLong_AsLongLong", "PyDict_SetItem", "PyList_Append",
     "PyObject_CallOneArg", "PyObject_VectorcallDict", "PyObject_IsTrue", "PyObject_GetAttr",
     "PyDict_Next", "PyBytes_FromStringAndSize", "PyFloat_AsDouble",
+    "PyGC_Disable", "PyGC_Enable",
     "PyFrame_GetCode", "PyFrame_GetBack", "PyFrame_GetLasti",
 )  # fmt: skip
 _OBJECTS: dict[str, Any] = {

@@ -92,8 +92,8 @@ class ObjectWriter(Objects):
     borrowed: whether it returns objects to which it has no reference of its own; null is an exception.
     """
 
-    def __init__(self, name: str, borrowed: bool) -> None:
-        super().__init__(name, {"of": "ptr", "items": "ptr", "count": "i64"}, "ptr")
+    def __init__(self, name: str, borrowed: bool, private: bool = False) -> None:
+        super().__init__(name, {"of": "ptr", "items": "ptr", "count": "i64"}, "ptr", private=private)
         table, self.items, self.count = self.given
         self.table, self._borrowed = self.array_data(table), borrowed
 

@@ -19,10 +19,10 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import place
 from fusegrad.eager.batching import agenda
 from fusegrad.eager.batching.groups import Groups
-from fusegrad.eager.batching.kinds import MOST_AT_HAND, Known, OpKind, key_of, kinds, type_of
+from fusegrad.eager.batching.kinds import MOST_AT_HAND, OpKind, key_of, kinds, type_of
 from fusegrad.eager.batching.natively import natively
 from fusegrad.eager.batching.report import Report
-from fusegrad.eager.batching.table import Table, is_watched
+from fusegrad.eager.batching.table import LONGEST, Table, is_watched
 from fusegrad.eager.batching.touched import Touched
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.handlers import in_charge
@@ -32,8 +32,6 @@ from fusegrad.eager.core.stand_in import StandIn, Waits, has_values, putting_off
 from fusegrad.eager.core.state import Interpreter, state
 from fusegrad.eager.core.tensor import Tensor
 
-# So many calls wait at a time at most.
-LONGEST = 1 << 16
 # So often it is only noted what an example has looked at; then it is said for each.
 MOST_READS = 1 << 10
 
@@ -41,19 +39,18 @@ MOST_READS = 1 << 10
 class Batcher(Interpreter, Waits):
     """In charge of the ops of a program.
 
-    example: which example is at work. parks: lets others go on until all that waits is done, if there are
+    parks: lets others go on until all that waits is done, if there are
     any.
     """
 
     def __init__(self, report: Report) -> None:
         super().__init__()
         self.report = report
-        self.example = 0
         self.parks: Callable[[], None] | None = None
         outside = state.interpreter
         self.outside = None if outside is None else outside.beneath_batch()
         self._table = Table()
-        self._find, self._add = natively.ways(self._table)
+        self._find, self._add, self._wait = natively.ways(self._table)
         self._groups = Groups(self._table, report)
         self._touched = Touched()
         self._read: list[tuple[int, list[Any]]] = []  # by example, what nobody has told `_touched` of
@@ -74,7 +71,12 @@ class Batcher(Interpreter, Waits):
         """Another example is at work from now on."""
         self._note_reads()
         self._table.fresh.clear()
-        self.example, self.parks, self._writes = example, parks, False
+        self._table.now[0], self.parks, self._writes = example, parks, False
+
+    @property
+    def example(self) -> int:
+        """Which example is at work."""
+        return self._table.now[0]
 
     def _note_reads(self) -> None:
         """Keep in mind what the example at work has looked at: a write may come."""
@@ -108,30 +110,26 @@ class Batcher(Interpreter, Waits):
 
     # Ops.
 
+    def waits_at_once(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        if self._wait is None or self._writes:
+            return None
+        with self.lock:
+            made = self._wait(kinds.waiting(op, args, params), args)
+        return None if made is False else made
+
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         if not self._writes:
             with self.lock:
-                made = self._at_once(op, args, params) if self._find else self._later(op, args, params)
-                if made is not None:
-                    return made
+                made = self._later(op, args, params)
+            if made is not None:
+                return made
         for a in args:
             if isinstance(a, Tensor):
                 self.reach(a)
         return self.beneath(bind, op, args, params)
 
-    def _at_once(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
-        """The same as `_later`, of which native code has known before what is to be found out."""
-        known, tensors = kinds.waiting(op, args, params)
-        found = self._find(known, *tensors)  # type: ignore[misc]
-        if found is not False and self._table.count < LONGEST:
-            kind, operands = found
-            return self._waits(kind, operands, args)
-        return self._later(op, args, params, known)
-
-    def _later(self, op: Op, args: tuple[Any, ...], params: Params, known: Known | None = None) -> Any:
-        """What stands for the results of a call that waits; None for one that does not. known: is told of its
-        kind.
-        """
+    def _later(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        """What stands for the results of a call that waits; None for one that does not."""
         if is_watched():
             self.report.alone(op.name, "somebody looks at every node")
             return None
@@ -147,18 +145,10 @@ class Batcher(Interpreter, Waits):
         if why:
             self.report.alone(op.name, why)
             return None
-        if known is not None and not kind.has_positions and len(known.kinds) < MOST_AT_HAND:
+        known = kinds.waiting(op, args, params)
+        if not kind.has_positions and len(known.kinds) < MOST_AT_HAND:
             known.add(key_of(kind.mode, [types[o] for o in operands], operands), kind)
-        return self._waits(kind, operands, args)
-
-    def _waits(self, kind: OpKind, operands: tuple[int, ...], args: tuple[Any, ...]) -> Any:
-        """What stands for the results of a call that waits from now on."""
-        if kind.is_view:
-            self._table.bases[len(self._table.kinds)] = args
-        made = self._add(kind, operands, self.example)
-        if kind.is_view:
-            made[0].version = args[0].version
-        return made if kind.several else made[0]
+        return self._table.waits(kind, operands, args)
 
     def calls(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
         """A call of a jitted function waits as a whole, if it did nothing else than to compute when it was
@@ -169,7 +159,7 @@ class Batcher(Interpreter, Waits):
         cells, table = function._cells, self._table
         with self.lock:
             if self._find and not kwargs:
-                found = self._find(cells.known, *args)
+                found = self._find(cells.known, args)
                 if found is not False:
                     kind, operands = found
                     taken = self._taken.get(kind) == self.example or self._takes(kind)
@@ -411,7 +401,7 @@ class Batcher(Interpreter, Waits):
         if self.parks is not None:
             self._tell_of_reads()
             self._touched.write(target.array, self.example)
-            self._find = None  # it would not see what has been written since
+            self._find = self._wait = None  # they would not see what has been written since
         self._writes = True
         self._tell("before_write", target, may_wait)
 

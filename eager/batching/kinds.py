@@ -300,15 +300,13 @@ class Kinds:
         self._known: dict[Any, OpKind] = {}
         self._waiting: dict[Any, Known] = {}
 
-    def waiting(self, op: Op, args: tuple[Any, ...], params: Params) -> tuple[Known, Sequence[Tensor]]:
-        """The kinds of calls of an op that wait, with these parameters and numbers; and its tensors."""
+    def waiting(self, op: Op, args: tuple[Any, ...], params: Params) -> Known:
+        """The kinds of calls of an op that wait, with these parameters and numbers."""
         key: Any = op
         if params:
             key = (op, *map(type, params.values()), repr(params))
-        tensors: Sequence[Tensor] = args
         for a in args:
             if not isinstance(a, Tensor):
-                tensors = [a for a in args if isinstance(a, Tensor)]
                 key = (key, *_numbers_among(args))
                 break
         found = self._waiting.get(key)
@@ -316,7 +314,7 @@ class Kinds:
             if len(self._waiting) >= MOST:
                 self._waiting.clear()
             found = self._waiting[key] = Known()
-        return found, tensors
+        return found
 
     def of(self, op: Op, args: tuple[Any, ...], params: Params, mode: bool, types: Sequence[int]) -> OpKind:
         """The kind of a call. types: of the tensors among its arguments."""

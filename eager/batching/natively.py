@@ -12,11 +12,11 @@ FEWEST, WORTH_LOADING = 1 << 12, 1 << 16
 
 class _Natively:
     """load: begins to compile it, beside the program, once. make: makes of a table what finds the kinds and
-    the operands of calls in it, and what adds calls; None for one that cannot be had.
+    the operands of calls in it, what adds calls, and what has ops wait; None where these cannot be had.
     """
 
     load: Callable[[], object] | None = None
-    make: Callable[[Any], tuple[Callable[..., Any], Callable[..., Any]] | None] | None = None
+    make: Callable[[Any], tuple[Callable[..., Any], ...] | None] | None = None
     calls = 0
 
     def noted(self, calls: int) -> None:
@@ -27,10 +27,12 @@ class _Natively:
             load, self.load = self.load, None
             load()
 
-    def ways(self, table: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any]]:
-        """What finds calls in a table, if anything does so natively, and what adds to it."""
+    def ways(self, table: Any) -> tuple[Any, ...]:
+        """What finds calls in a table, if anything does so natively, what adds to it, and what has ops wait
+        in it, if anything does so natively.
+        """
         native = None if self.make is None else self.make(table)
-        return native or (None, table.add)
+        return native or (None, table.add, None)
 
 
 natively = _Natively()

@@ -22,6 +22,8 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state, watchers
 from fusegrad.eager.core.tensor import Tensor
 
+# So many calls wait at a time at most.
+LONGEST = 1 << 16
 OUTSIDE = -1  # who gives a tensor that no call does
 # Where a value is that is no row: by itself, or one for several calls.
 OWN, COMMON = -1, -2
@@ -88,9 +90,9 @@ class Table:
 
     Of each tensor: itself, its type, how many calls that wait are on the longest way to it, which call gives
     it, and, once that is done, where its value is (`holders`, `rows`). Of each call: its kind, what it takes,
-    the first that it gives, and which example asked. begin: the first call that waits. bases: the arguments
-    of views, which are made again. fresh, sure: by identity, the tensors from outside that the example at
-    work, or any, has looked at, unless they may be other than they were.
+    the first that it gives, and which example asked. now: the example at work, and the first call that waits
+    (`begin`). bases: the arguments of views, which are made again. fresh, sure: by identity, the tensors from
+    outside that the example at work, or any, has looked at, unless they may be other than they were.
     """
 
     def __init__(self) -> None:
@@ -103,6 +105,7 @@ class Table:
         self.operands: list[tuple[int, ...]] = []
         self.firsts: list[int] = []
         self.examples: list[int] = []
+        self.now = [0, 0]
         self.bases: dict[int, tuple[Any, ...]] = {}
         self.fresh: dict[int, int] = {}
         self.sure: dict[int, int] = {}
@@ -117,7 +120,7 @@ class Table:
             rows.clear()
         for known in (self.numbers, self.bases, self.fresh, self.sure, self._outside):
             known.clear()
-        self.begin = self._made = self._bytes = 0
+        self.now[1] = self._made = self._bytes = 0
         self._makers, self._firsts, self._holders, self._rows = Row(), Row(), Row(), Row()
         self._starts, self._taken = Row(0), Row()
         self._results: dict[int, Rows] = {}
@@ -150,33 +153,38 @@ class Table:
 
     def add(self, kind: Any, operands: tuple[int, ...], example: int) -> tuple[Tensor, ...]:
         """A call that waits; the tensors that stand for what it gives."""
-        tensors, numbers, make = self.tensors, self.numbers, object.__new__
+        # First what Python's collector may interrupt: what it calls may be a program's, and add calls.
+        made = tuple([wrap(array) for array, _, _ in kind.results])
+        for tensor, (_, needs_grad, _) in zip(made, kind.results, strict=True):
+            tensor.needs_grad, tensor.maker = needs_grad, kind.node if needs_grad else None
         depth = 0
         for known in map(self.depths.__getitem__, operands):
             if known > depth:
                 depth = known
-        number = len(tensors)
+        first = len(self.tensors)
         self.makers.extend(kind.repeated(len(self.kinds)))
         self.depths.extend(kind.repeated(depth + 1))
         self.types.extend(kind.types)
         self.kinds.append(kind)
         self.operands.append(operands)
-        self.firsts.append(number)
+        self.firsts.append(first)
         self.examples.append(example)
-        made = []
-        for array, needs_grad, _ in kind.results:
-            tensor = make(Tensor)  # `wrap`, spelled out
-            tensor.array = array
-            tensor.needs_grad = needs_grad
-            tensor.gradient = tensor.alias = None
-            tensor.maker = kind.node if needs_grad else None
-            tensor.output_index = 0
-            tensor.version = [0, 0]
-            numbers[id(tensor)] = number
-            number += 1
-            made.append(tensor)
-        tensors += made
-        return tuple(made)
+        self.numbers.update(zip(map(id, made), range(first, first + len(made)), strict=True))
+        self.tensors += made
+        return made
+
+    def waits(self, kind: Any, operands: tuple[int, ...], args: tuple[Any, ...]) -> Any:
+        """What stands for the results of an op that waits from now on."""
+        made = self.add(kind, operands, self.now[0])
+        if kind.is_view:
+            self.bases[len(self.kinds) - 1] = args
+            made[0].version = args[0].version
+        return made if kind.several else made[0]
+
+    @property
+    def begin(self) -> int:
+        """The first call that waits."""
+        return self.now[1]
 
     @property
     def count(self) -> int:
@@ -267,7 +275,7 @@ class Table:
         natively.noted(self.count)
         first = self.firsts[self.begin]
         self.depths[first:] = [0] * (len(self.depths) - first)
-        self.begin = len(self.kinds)
+        self.now[1] = len(self.kinds)
 
     def hold(self, firsts: np.ndarray, made: Sequence[Rows]) -> None:
         """Calls gave rows: the i-th call, whose first result is firsts[i], has the i-th of each."""

@@ -22,7 +22,7 @@ from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
 from fusegrad.eager.core.places.meta import MetaArray
 from fusegrad.eager.core.shared import Untracked, owner
 from fusegrad.eager.core.sizes import unequal
-from fusegrad.eager.core.stand_in import StandIn, give_values, putting_off
+from fusegrad.eager.core.stand_in import StandIn, Waits, give_values, putting_off
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
 
@@ -296,12 +296,16 @@ def answer_meta(answer: Any) -> None:
 
 def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
     """Run `op` on tensors and Python numbers `args`: the one road for eager, recorder and compiler."""
+    interpreter = state.interpreter
     if putting_off:
+        if isinstance(interpreter, Waits):
+            made = interpreter.waits_at_once(op, args, params)
+            if made is not None:
+                return made
         give_values(args)
         made = on_meta(op, args, params)
         if made is not None:
             return made[0]
-    interpreter = state.interpreter
     if interpreter is not None:
         return interpreter.bind(op, args, params)
     run = op.run

@@ -118,6 +118,12 @@ class Waits:
     def __init__(self) -> None:
         self.thread, self.lock, self.modes = threading.get_ident(), threading.RLock(), modes()
 
+    def waits_at_once(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """What stands for the results of an op from now on, by whoever is in charge of it, if it is seen at
+        once that there is nothing else to be done; otherwise None.
+        """
+        return None
+
     def has_waiting(self, tensor: Any) -> bool:
         """Whether the tensor is one of those that wait."""
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 
@@ -421,3 +422,36 @@ def test_in_a_jitted_step_and_under_no_grad() -> None:
 def test_a_function_is_asked_for() -> None:
     with pytest.raises(TypeError, match="batched: expected a function of one example, got int"):
         fg.batched(3)
+
+
+class _Computes:
+    """Is collected in the middle of anything, and computes then."""
+
+    def __init__(self, tensor: Any, seen: list[Any]) -> None:
+        self.own, self.tensor, self.seen = self, tensor, seen
+
+    def __del__(self) -> None:
+        self.seen.append(self.tensor * 3)
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13])
+def test_finalizers_compute_while_an_op_is_put_down(threshold: int) -> None:
+    w = fg.ones(4, requires_grad=True)
+
+    def loss(x: Any) -> Any:
+        seen: list[Any] = []
+        for _ in range(6):
+            _Computes(x, seen)
+            b = fg.sin(x) * w + x
+            x = b * 0.5 + b.max(0).values - x.sort(0)[0]
+        return x.sum(), sum(tensor.sum() for tensor in seen)
+
+    examples = list(fg.randn(8, 4))
+    expected = [loss(x)[0].item() for x in examples]
+    before = gc.get_threshold()
+    gc.set_threshold(threshold)
+    try:
+        found = fg.batched(loss)(examples)
+    finally:
+        gc.set_threshold(*before)
+    assert [value.item() for value, _ in found] == pytest.approx(expected, rel=1e-5)

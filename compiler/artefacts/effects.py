@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fusegrad.compiler.artefacts import numbers
+from fusegrad.compiler.artefacts import numbers, owners
 from fusegrad.compiler.artefacts.lines import file_of, path_of
 from fusegrad.compiler.artefacts.structures import structure, structure_again
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
@@ -187,7 +187,7 @@ def left(made: Left, tracked: frozenset[Value], world: World) -> Data:
         "gradients": [[place(where, world), value and value.name] for where, value in made.gradients],
         "numbers": [value.name for value in made.numbers],
         "attributes": [
-            [world.known(a.owner()), plain(a.name), structure(a.structure.key), a.count]
+            [owners.told(a.owner(), world), plain(a.name), structure(a.structure.key), a.count]
             for a in made.attributes
         ],
         "items": [
@@ -216,7 +216,7 @@ def left_again(said: Data, values: Values, world: World) -> Left:
         ),
         numbers=tuple(values[value] for value in said["numbers"]),
         attributes=tuple(
-            Attribute(hold(world.at(owner)), from_plain(name), structure_again(key), count)
+            Attribute(hold(owners.again(owner, world)), from_plain(name), structure_again(key), count)
             for owner, name, key, count in said["attributes"]
         ),
         items=tuple(

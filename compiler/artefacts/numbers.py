@@ -10,9 +10,9 @@ from typing import Any
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, from_plain, plain
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe import symbols
-from fusegrad.tracer.observe.conditions import Attribute, Held, Item
+from fusegrad.tracer.observe.conditions import Attribute, Exact, Held, Item, Part
 from fusegrad.tracer.observe.symbols import Computed, Given, Holding, Symbol
-from fusegrad.tracer.observe.values import hold, plain_key
+from fusegrad.tracer.observe.values import Strong, hold, plain_key
 from fusegrad.tracer.twin import unfailing
 
 _KINDS = {kind.__name__: kind for kind in (bool, int, float, str)}
@@ -60,12 +60,18 @@ def again(said: Data, values: Mapping[str, Value], world: World) -> Any:
 
 
 def _place(place: Any, world: World) -> Data:
-    if type(place) is int:
-        return ["leaf", place]
-    if type(place) is Attribute and type(place.owner) is Held:
-        return ["attribute", world.known(place.owner.find()), place.name, place.where]
-    if type(place) is Item and type(place.owner) is Held:
-        return ["item", world.known(place.owner.find()), plain(place.key)]
+    match place:
+        case int():
+            return ["leaf", place]
+        case Attribute(owner=Held() as owner, name=name, where=where):
+            return ["attribute", world.known(owner.find()), name, where]
+        case Item(owner=Held() as owner, key=key):
+            return ["item", world.known(owner.find()), plain(key)]
+        case Item(owner=Exact(place=Held() as namespace), key=name):
+            return ["global", world.namespace(namespace.find()), name]
+        case Part(owner=Item(owner=Exact(place=Part(owner=Held() as function)), key=index)):
+            closure = function.find().__code__.co_freevars
+            return ["cell", world.known(function.find()), closure[index]]
     raise Unsayable("follows numbers of a place that has no words for other processes")
 
 
@@ -74,9 +80,15 @@ def _place_again(said: Data, world: World) -> tuple[Any, Any]:
     kind, where, *rest = said
     if kind == "leaf":
         return (kind, where), where
-    owner = world.at(where)
-    held = Held(hold(owner))
+    owner, name = world.at(where), rest[0]
     if kind == "attribute":
-        return (kind, id(owner), rest[0]), Attribute(held, *rest)
-    key = from_plain(rest[0])
-    return (kind, id(owner), plain_key(key)), Item(held, key)
+        return (kind, id(owner), name), Attribute(Held(hold(owner)), *rest)
+    if kind == "item":
+        key = from_plain(name)
+        return (kind, id(owner), plain_key(key)), Item(Held(hold(owner)), key)
+    if kind == "global":
+        namespace = owner.__globals__
+        return (kind, id(namespace), name), Item(Exact(Held(Strong(namespace), "globals"), dict), name)
+    cells = Exact(Part(Held(hold(owner)), "__closure__"), tuple)
+    cell = Item(cells, owner.__code__.co_freevars.index(name))
+    return (kind, id(owner), name), Part(cell, "cell_contents")

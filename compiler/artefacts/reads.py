@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.artefacts import owners
 from fusegrad.compiler.artefacts.world import Data, Unsayable, World, plain
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe import hosts, modules, optimizer_steps, purity, reads, stores
@@ -172,15 +173,16 @@ def _getter(read: reads.GetterRead, world: World) -> list[Data]:
     if name is None or whole.keywords:
         raise Unsayable(f"reads {read.subject()}: it looks by a function of its own")
     said = [*map(world.value, whole.args)]
-    return [_owner(read, world), name, said, read.words, world.expected(read.expected)]
+    owner = owners.told(read.owner(), world)
+    return [owner, name, said, read.words, world.expected(read.expected)]
 
 
 def _getter_again(
-    world: World, site: Site, number: Data, name: str, said: Sequence[Data], words: str, *_: Data
+    world: World, site: Site, said_owner: Data, name: str, said: Sequence[Data], words: str, *_: Data
 ) -> Read:
     if name not in GETTERS:
         raise Unsayable(f"{words} is asked in a way that is not known")
-    owner, getter = world.at(number), partial(_getter_called(name), *map(world.found, said))
+    owner, getter = owners.again(said_owner, world), partial(_getter_called(name), *map(world.found, said))
     return reads.GetterRead(owner, getter, getter(owner), words, site)
 
 

@@ -26,6 +26,7 @@ from types import (
     MethodDescriptorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -190,6 +191,7 @@ class World:
         self.facts: list[Data] = []
         self._numbers: dict[int, int] = {}
         self._namespaces: dict[int, int] = {}  # by id, the function whose globals they are
+        self._cells: dict[int, list[Data]] = {}  # by id, a function that has them, and which of its they are
 
     def number(self, value: Any) -> int:
         """The number of an object, which is met here, or was before. Raises Unsayable."""
@@ -226,6 +228,16 @@ class World:
         if id(value) not in self._namespaces:
             raise Unsayable("reads the globals of a module of which it called no function")
         return self._namespaces[id(value)]
+
+    def is_namespace(self, value: Any) -> bool:
+        """Whether these are the globals of a function that has been met."""
+        return id(value) in self._namespaces
+
+    def cell(self, value: Any) -> list[Data]:
+        """The number of a function that has a cell, and which of its cells it is. Raises Unsayable."""
+        if id(value) not in self._cells:
+            raise Unsayable("sets a variable of a closure of which it called no function")
+        return self._cells[id(value)]
 
     def expected(self, expected: Expected) -> Data:
         """What a place held. Raises Unsayable."""
@@ -273,6 +285,10 @@ class World:
         """The first function that has the globals of this one."""
         return self._namespaces.setdefault(id(function.__globals__), number)
 
+    def first_of_cells(self, function: FunctionType, number: int) -> Data:
+        """For each cell of a function which one of the first function that has it."""
+        return [self._cells.setdefault(id(c), [number, i]) for i, c in enumerate(function.__closure__ or ())]
+
 
 class _Plain:
     pass
@@ -304,7 +320,7 @@ def _function(world: World, value: FunctionType, number: int) -> Data:
         return canonical(value, *names, *((module, f"{path}{value.__name__}") for module, path in _FACES))
     if owner.__builtins__ is not vars(builtins):
         raise Unsayable(f"calls `{value.__qualname__}`, which has builtin names of its own")
-    return ["function", code_digest(value.__code__), first]
+    return ["function", code_digest(value.__code__), first, world.first_of_cells(value, number)]
 
 
 def _class(world: World, value: type, number: int) -> Data:
@@ -393,7 +409,7 @@ FACTS: dict[type, Callable[[World, Any, int], Data]] = {
     Ops: _ops,
     type(vars(results.return_types.max)["values"]): _field,  # of named tuples
     tuple: _tuple,
-    **dict.fromkeys((list, dict, OrderedDict, deque), _container),
+    **dict.fromkeys((list, dict, OrderedDict, deque, SimpleNamespace), _container),
     **dict.fromkeys(
         (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, ClassMethodDescriptorType,
          MemberDescriptorType), _descriptor

@@ -59,6 +59,15 @@ FAMILIES = [
         ),
     ),
     Family(
+        "Scalar",
+        "of a global",
+        "n, m = 0.5, 1\n{}\n"
+        + _F
+        + "    global n\n    n = n * 2.0 + m\n    return x * n\ndef left(): return n, m\n"
+        + _SAME,
+        ("", "n = 2", "m = 3", "n = fg.ones(3)", "m = 0.5", "n = 7.5"),
+    ),
+    Family(
         "Outcome",
         "of an argument",
         _K + "    return x * 2 if k > {} else x - k" + _CALLS,

@@ -61,6 +61,26 @@ FAMILIES = [
         ),
     ),
     Family(
+        "attributes",
+        "of globals",
+        "n, m, k = 0, 1, 2\n{}\n"
+        + _F
+        + "    global n\n    n = x * m\n    return x + k\ndef left(): return n, m, k\n"
+        + _CALLS,
+        ("", "m = 3", "k = 4", "m = 1.0", "del n; n = 7", "def f(x): pass"),
+    ),
+    Family(
+        "attributes",
+        "of whose cell",
+        "def make(k):\n    n = k\n    def g(x):\n        nonlocal n\n        n = n * 2 + 1\n"
+        "        return x * n\n"
+        "    def h(x): return g(x) + n\n    def own(x): return (g2(x) if g2 else g(x)) + n\n    g2 = None\n"
+        "    def other(g):\n        nonlocal g2\n        g2 = g\n        return own\n"
+        "    return g, h, other, lambda: n\ng, h, other, left = make(1)\ng3, h3, other3, left3 = make(1)\n"
+        "f = jit({})\n" + _CALLS,
+        ("g", "h", "other(g)", "other(g3)", "other3(g)", "other(h3)", "h3"),
+    ),
+    Family(
         "items",
         "what",
         "rows = [1]\ndef left(): return rows\n" + _F + "    {}\n    return x + 1\n" + _CALLS,

@@ -17,6 +17,14 @@ FAMILIES = [
     Family("not kept", "an op `kept::op` of the program's own", _OWN_OP, ("* 2", "* 3", "+ 1")),
     # What objects are.
     Family(
+        "container",
+        "namespace",
+        "from types import SimpleNamespace\na = SimpleNamespace(k=2.0, h=3)\n{}\n"
+        + _F
+        + "    return x * a.k + getattr(a, 'h', 7)",
+        ("", "a.k = 3", "a = SimpleNamespace(k=2.0)", "del a.k; a.k = True", "class A: k, h = 2.0, 4\na = A"),
+    ),
+    Family(
         "function",
         "source",
         "def helper(x): return x {}\n" + _F + "    return helper(x)",

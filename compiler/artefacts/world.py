@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.artefacts.memories import Memories
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.interpreter import instructions
@@ -191,6 +192,7 @@ class World:
         self.facts: list[Data] = []
         self._numbers: dict[int, int] = {}
         self._namespaces: dict[int, int] = {}  # by id, the function whose globals they are
+        self._memories = Memories()
         self._cells: dict[int, list[Data]] = {}  # by id, a function that has them, and which of its they are
 
     def number(self, value: Any) -> int:
@@ -262,7 +264,7 @@ class World:
     def _fact(self, value: Any, number: int) -> Data:
         kind = type(value)
         if isinstance(value, Tensor):
-            return _tensor(value, self.number(kind))
+            return [*_tensor(value, self.number(kind)), *self._memories.told(value, number)]
         if purity.is_group_class(kind):
             return _group(value)
         fact = FACTS.get(kind)

@@ -30,6 +30,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.observe.hosts import GradientOf, Host, NoGradient, at
+from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.symbols import Asked, Given, Outcome, places
 
 
@@ -176,7 +177,7 @@ def set_attribute(owner: Callable[[], Any], name: Any, value: Any) -> None:
     held = owner()
     if isinstance(held, ParameterGroup) or type(held) in (dict, list):
         held[name] = value
-    elif isinstance(held, type) and vars(held).get(name) is value:
+    elif isinstance(held, type) and vars(held).get(name, MISSING) is value:
         return  # as it is where a setting held for a `with`; a class that changes has calls look again
     elif held is not None:
         setattr(held, name, value)

@@ -17,6 +17,33 @@ FAMILIES = [
     Family("not kept", "an op `kept::op` of the program's own", _OWN_OP, ("* 2", "* 3", "+ 1")),
     # What objects are.
     Family(
+        "tensor",
+        "whose array",
+        "w, v, u = fg.ones(3), fg.zeros(3), fg.ones(3)\n{}\n"
+        + _F
+        + "    w.mul_(3)\n    v.data = w.data\n    return x + v * 2 + u\ncalls = [(fg.arange(3.0),)] * 3\n",
+        ("v.data = w.data", "", "w.data = v.data", "u.data = v.data", "u.data = w.data", "u.data = u.data"),
+    ),
+    Family(
+        "tensor",
+        "whose memory",
+        "w = fg.ones(6)\nv, u = fg.zeros(3), fg.ones(3)\n{}\n"
+        + _F
+        + "    w.mul_(3)\n    return x + v * 2 + u\ncalls = [(fg.arange(3.0),)] * 3\n",
+        (
+            "",
+            "v = w[:3]",
+            "v = w[3:]",
+            "v = w[:3].detach()",
+            "v, u = w[:3], w[3:]",
+            "v, u = w[2:5], w[3:]",
+            "u = v",
+            "u = v.view(3)",
+            "w = fg.ones(3); v.data = w.data",
+            "w = fg.ones(3); v = w",
+        ),
+    ),
+    Family(
         "container",
         "namespace",
         "from types import SimpleNamespace\na = SimpleNamespace(k=2.0, h=3)\n{}\n"

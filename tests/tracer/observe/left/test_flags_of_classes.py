@@ -85,6 +85,7 @@ def answers(body: Any, wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
     function = wrap(lambda x: body(base, derived, x))
     changes: list[Callable[[], Any]] = [
         lambda: None,
+        lambda: "on" in vars(derived) and delattr(derived, "on"),
         lambda: setattr(base, "on", True),
         lambda: setattr(derived, "on", False),
         lambda: setattr(base, "size", 11),
@@ -100,7 +101,9 @@ def answers(body: Any, wrap: Callable[[Any], Any]) -> tuple[list[Any], Any]:
                 result = function(fg.full((2,), number + 0.5)).tolist()
             except AttributeError as error:
                 result = str(error)
-            seen = [vars(kind).get(name) for kind in (base, derived) for name in ("on", "size", "other")]
+            seen = [
+                vars(kind).get(name, "absent") for kind in (base, derived) for name in ("on", "size", "other")
+            ]
             found.append((result, [x if x is None or type(x) in (int, bool, str) else "set" for x in seen]))
     return found, function
 

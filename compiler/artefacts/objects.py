@@ -75,7 +75,8 @@ class Told:
         container = _CONTAINERS.get(kind)
         if container is not None:
             name, parts = container
-            return [name, *map(self.value, parts(value))]
+            # Most are numbers, for which a call would take longer than all else.
+            return [name, *[x if type(x) in _PLAIN else self.value(x) for x in parts(value)]]
         if kind is float:
             return value if math.isfinite(value) else ["float", np.float64(value).tobytes().hex()]
         if kind is complex:
@@ -101,7 +102,7 @@ class Told:
         """The number of an object's row."""
         if id(value) not in self._numbers:
             self._numbers[id(value)] = None
-            row = [kind, *map(self.value, fields(value))]
+            row = [kind, *[x if type(x) in _PLAIN else self.value(x) for x in fields(value)]]
             self._numbers[id(value)] = len(self.rows)
             self._held.append(value)
             self.rows.append(row)
@@ -131,10 +132,10 @@ class Again:
         """The value that data tell of."""
         if type(data) is not list:
             return data
-        first, *rest = data
+        first = data[0]
         if type(first) is int:
             return self._objects[first]
-        return self._words[first](map(self.value, rest))
+        return self._words[first](iter([self.value(x) if type(x) is list else x for x in data[1:]]))
 
 
 def _pairs(parts: Any) -> dict[Any, Any]:

@@ -24,10 +24,10 @@ class Memories:
         """With whom a tensor that is met now shares memory: the number of each, how far its own begins behind
         that one's, and whether they have one array and one count of writes.
         """
-        low, high = byte_bounds(tensor.array)
         self._numbers[id(tensor)] = number
-        if low == high:
+        if not tensor.array.size:
             return []
+        low, high = byte_bounds(tensor.array)
         place = bisect_left(self._begins, low)
         place -= bool(place and self._stretches[place - 1][1] > low)
         end = place

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import random
 import re
 import subprocess
 import sys
@@ -19,12 +20,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from kept import runs as kept_runs
 from kept.family import Family
 from kept.mutations import FAMILIES
 from kept.programs import OTHERS, PROGRAM
 
+import fusegrad as fg
 from fusegrad import cli
 from fusegrad.compiler import learning
 from fusegrad.compiler.artefacts import capture_data, captures, effects, folder, reads, world
@@ -245,6 +248,26 @@ def test_each_kind_of_output_is_listed() -> None:
 
 def _of_captures(cache: Path) -> list[Path]:
     return [p for p in cache.glob(f"{folder._ENTRIES}*") if b'"kind":"captures"' in p.read_bytes()]
+
+
+# Memory.
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tensors_whose_bytes_overlap_are_told_of_together(seed: int) -> None:
+    draw = random.Random(seed)
+    bases = [fg.zeros(60), fg.zeros(7, 9), fg.zeros(40, dtype=fg.float64)]
+    known, met = Memories(), list[fg.Tensor]()
+    for number in range(200):
+        base = draw.choice(bases)
+        begin, end = sorted(draw.choices(range(base.shape[0] + 1), k=2))
+        tensor = base[begin : min(end, begin + 4) : draw.choice([1, 2])]
+        told = known.told(tensor, number)
+        others = [t for t in met if t.array.size and tensor.array.size]
+        shared = [t for t in others if np.may_share_memory(t.array, tensor.array)]
+        assert bool(told) == bool(shared)
+        assert all(np.may_share_memory(met[of].array.base, tensor.array.base) for of, *_ in told)
+        met.append(tensor)
 
 
 # What is found is whole, or it is not found.

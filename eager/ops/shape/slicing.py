@@ -328,9 +328,10 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
     sizes = _sizes((tuple(sizes),))
     if builtins.sum(sizes) != n or (sizes and builtins.min(sizes) < 0):
         raise failure(RuntimeError, f"split sizes {list(sizes)} must sum to {n}, the size of dimension {dim}")
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(narrow(input, dim, start, size))
+    shape, pieces, start = input.array.shape, [], 0
+    for size in sizes:  # of which is known that they fit
+        index = _along(shape, dim, Slice(start, start + size, 1))
+        pieces.append(bind(_getitem, (input,), {"index": index}))
         start += size
     return views.several(pieces, "SplitBackward0")
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.llvm.function_writer import FunctionWriter, Variable, Word
+from fusegrad.compiler.native.agenda import AGENDA
 from fusegrad.compiler.native.core import Maker, Native
 from fusegrad.compiler.native.making import like_function, tensor_like
 from fusegrad.compiler.native.object_writer import ObjectWriter
@@ -434,6 +435,7 @@ def _natively(table: Table) -> Any:
 
 
 def install() -> None:
-    """Have it find and add calls from the next batched program on."""
+    """Have it find, add and order calls from the next batched program on."""
+    order = AGENDA.of(np.zeros(1, np.int64))
     if _natively(Table()) is not None:
-        natively.make = _natively
+        natively.make, natively.order = _natively, order

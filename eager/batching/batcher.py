@@ -161,10 +161,10 @@ class Batcher(Interpreter, Waits):
             if self._find and not kwargs:
                 found = self._find(cells.known, args)
                 if found is not False:
-                    kind, operands = found
-                    taken = self._taken.get(kind) == self.example or self._takes(kind)
-                    if taken and kind.is_unchanged(args) and len(table.kinds) - table.begin < LONGEST:
-                        made = self._add(kind, operands, self.example)
+                    (kind, operands), (example, begin) = found, table.now
+                    taken = self._taken.get(kind) == example or self._takes(kind)
+                    if taken and kind.is_unchanged(args) and len(table.kinds) - begin < LONGEST:
+                        made = self._add(kind, operands, example)
                         return (kind.builds(made) if kind.builds else kind.built(made, args),)
             return None if is_watched() else self._cell(cells, args, kwargs)
 
@@ -271,8 +271,8 @@ class Batcher(Interpreter, Waits):
             self.report.costs.waited(table.count)
             calls, givers, takers = table.needed()
             kinds, depths = table.kinds, table.depths
-            own = [kinds[call].runs_as.number for call in calls.tolist()]
-            deep = [depths[value] for value in table.first_results(calls).tolist()]
+            own = np.array([kinds[call].runs_as.number for call in calls.tolist()], np.int64)
+            deep = np.array([depths[value] for value in table.first_results(calls).tolist()], np.int64)
             table.is_taken()
 
             def run() -> None:

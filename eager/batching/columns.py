@@ -93,25 +93,26 @@ class Columns:
         """Tensors, and rows of others, as the rows of one."""
         table = self._table
         self.copied += 1
-        of: dict[int, tuple[list[int], list[int]]] = {}  # by the holder: which calls, and which of its rows
-        alone: dict[tuple[int, int], int] = {}  # tensors by themselves, and which row each will be
-        for call, (holder, row) in enumerate(zip(holders.tolist(), rows.tolist(), strict=True)):
-            if holder < 0:
-                row = alone.setdefault((holder, row), len(alone))
-                holder = OWN
-            calls, own = of.get(holder) or of.setdefault(holder, ([], []))
-            calls.append(call)
-            own.append(row)
+        givers = np.where(holders < 0, OWN, holders)
+        order = np.argsort(givers, kind="stable")
+        givers = givers[order]
         pieces: list[Piece] = []
-        for holder, (calls, own) in of.items():
-            if holder == OWN:
-                physical, node = _stacked([table.single(*where) for where in alone])
+        begin = 0
+        for end in [*(np.flatnonzero(givers[1:] != givers[:-1]) + 1).tolist(), len(order)]:
+            calls, giver = order[begin:end], int(givers[begin])
+            own = rows[calls]
+            if giver == OWN:
+                codes = _codes(holders[calls], own).tolist()
+                places = {code: place for place, code in enumerate(dict.fromkeys(codes))}
+                own = np.array([places[code] for code in codes])
+                physical, node = _stacked([_of_code(table, code) for code in places])
                 reached, output = None if node is None else node.reached, 0
             else:
-                result = table.results(holder)
+                result = table.results(giver)
                 physical, output = result.physical, result.output
                 reached = None if result.group is None else result.group.reached
-            pieces.append(Piece(physical, np.array(calls), np.array(own), reached, output))
+            pieces.append(Piece(physical, calls, own, reached, output))
+            begin = end
         feeds = [Feed(p.reached, p.calls, p.rows) for p in pieces if p.reached is not None]
         return Operand(joined(pieces, len(rows)), True, feeds)
 

@@ -13,10 +13,12 @@ FEWEST, WORTH_LOADING = 1 << 12, 1 << 16
 class _Natively:
     """load: begins to compile it, beside the program, once. make: makes of a table what finds the kinds and
     the operands of calls in it, what adds calls, and what has ops wait; None where these cannot be had.
+    order: finds the order of calls (`agenda.py`).
     """
 
     load: Callable[[], object] | None = None
     make: Callable[[Any], tuple[Callable[..., Any], ...] | None] | None = None
+    order: Callable[..., int] | None = None
     calls = 0
 
     def noted(self, calls: int) -> None:

@@ -21,3 +21,4 @@ def native_or_plain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(Costs, "loses", lambda self, examples: "")
     if zlib.crc32(request.node.name.encode()) % 4 == 0:
         monkeypatch.setattr(natively, "make", None)
+        monkeypatch.setattr(natively, "order", None)

@@ -33,7 +33,6 @@ NOT_REPLAYED = {
     "image_classification": "`__dict__` of a SGD cannot be guarded",
     "magvit_trainer": "attribute `lrs` of a LinearWarmup",
     "mask_gan_loss": "sets `criterion` of a TBCELoss object",
-    "r_c3d": _SIZE,
     "roi_temporal_pool": _NUMBER,
     "style_gan": _OTHERS,
     "triangulation_train": "sets anomaly mode",

@@ -168,13 +168,13 @@ def number(observer: Observer, symbol: Symbol, found: Any) -> Any:
     """What the run gets in place of a plain value that it finds in arrays: one that stands for a symbol, so
     that it is asked for when somebody looks at it.
 
-    What small arrays hold that are no arguments is likely to stay, so replays compare all of that at once.
+    What small arrays hold that are no arguments is likely to stay, so replays compare all of that at once,
+    where the value is made of nothing else.
     """
-    arrays = observer.arrays
-    sources = [(place, array) for place, array in arrays.outside() if place in places([symbol])]
-    if all(_is_likely_to_stay(place) and array.nbytes <= SMALL for place, array in sources):
-        for place, array in sources:
-            ask_contents(observer, place, array)
+    needed, outside = [*places([symbol])], dict(observer.arrays.outside())
+    if all(p in outside and _is_likely_to_stay(p) and outside[p].nbytes <= SMALL for p in needed):
+        for place in needed:
+            ask_contents(observer, place, outside[place])
         return found
     if type(found) in NUMBERS:
         return observer.numbers.stand_for(symbol, found)

@@ -13,7 +13,7 @@ import builtins
 import hashlib
 import sys
 from abc import ABCMeta
-from collections import OrderedDict, deque
+from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable
 from enum import EnumType
 from types import (
@@ -409,7 +409,7 @@ FACTS: dict[type, Callable[[World, Any, int], Data]] = {
     property: _parts("fget", "fset", "fdel"),
     device: _parts("type", "index"),
     Ops: _ops,
-    type(vars(results.return_types.max)["values"]): _field,  # of named tuples
+    type(vars(namedtuple("Named", ("part",)))["part"]): _field,
     tuple: _tuple,
     **dict.fromkeys((list, dict, OrderedDict, deque, SimpleNamespace), _container),
     **dict.fromkeys(

@@ -22,7 +22,6 @@ NOT_REPLAYED = {
     "lbfgs_fit": "LBFGS.step() cannot be recorded",
     "min_char_rnn": _NUMBER,
     # The strangers' steps (`strangers.toml`).
-    "e2_tts": _OTHERS,
     "gigagan": "apply_gradient_penalty_every",
     "block_sparse_adaptive": _SIZE,
     "earthnet_workflow": "changes an item of a dict that is part of the arguments",

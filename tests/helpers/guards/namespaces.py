@@ -1,12 +1,14 @@
-"""More cases of `cases.py`: attributes of namespaces, whose class is a builtin one; texts and subclasses."""
+"""More cases of `cases.py`: attributes of namespaces, of a builtin class; texts; abstract classes."""
 
 from __future__ import annotations
 
+import abc
 import gc
 from types import SimpleNamespace
 from typing import Any
 
 from fusegrad.tracer.observe.conditions import Held, Item
+from fusegrad.tracer.observe.python.abstract import AbstractRead
 from fusegrad.tracer.observe.reads import IdentityRead, SubclassesRead
 from fusegrad.tracer.observe.stores import CountRead
 from fusegrad.tracer.observe.values import Strong
@@ -75,6 +77,14 @@ def subclasses() -> Any:
         {"deeper": lambda: derived.append(type("D", (derived[0],), {}))},
         breaks,
     )
+
+
+@case
+def an_abstract_class_that_is_registered_with() -> Any:
+    asked = abc.ABCMeta("Asked", (), {})
+    kind, other = type("Kind", (), {}), type("Other", (), {})
+    breaks = {"registered": lambda: asked.register(kind)}
+    return AbstractRead(kind, asked, NOWHERE), {"another class": lambda: asked.register(other)}, breaks
 
 
 def gone(objects: list[Any]) -> None:

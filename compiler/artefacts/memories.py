@@ -15,9 +15,8 @@ class Memories:
 
     def __init__(self) -> None:
         self._begins: list[int] = []
-        self._stretches: list[
-            tuple[int, int, Tensor]
-        ] = []  # where each begins and ends, and who was first there
+        # Where each begins and ends, and who was first there.
+        self._stretches: list[tuple[int, int, Tensor]] = []
         self._numbers: dict[int, int] = {}
 
     def told(self, tensor: Tensor, number: int) -> list[Any]:

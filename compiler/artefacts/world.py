@@ -372,6 +372,7 @@ def _ops(world: World, value: Ops, number: int) -> Data:
 
 
 def _field(world: World, value: Any, number: int) -> Data:
+    """A named tuple's attribute, which says which item it gives."""
     return ["field", *map(plain, value.__reduce__()[1])]
 
 
@@ -409,7 +410,7 @@ FACTS: dict[type, Callable[[World, Any, int], Data]] = {
     property: _parts("fget", "fset", "fdel"),
     device: _parts("type", "index"),
     Ops: _ops,
-    type(vars(namedtuple("Named", ("part",)))["part"]): _field,
+    type(vars(namedtuple("Named", ("part",)))["part"]): _field,  # of any named tuple
     tuple: _tuple,
     **dict.fromkeys((list, dict, OrderedDict, deque, SimpleNamespace), _container),
     **dict.fromkeys(

@@ -39,8 +39,7 @@ MOST_READS = 1 << 10
 class Batcher(Interpreter, Waits):
     """In charge of the ops of a program.
 
-    parks: lets others go on until all that waits is done, if there are
-    any.
+    parks: lets others go on until all that waits is done, if there are any.
     """
 
     def __init__(self, report: Report) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegrad.compiler.base.background import Work
-from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.call_family import Coming, Family, family_key
 from fusegrad.compiler.call_key import describe_key, is_object
 from fusegrad.compiler.deferred.interpreter import Plan
@@ -21,6 +20,7 @@ from fusegrad.compiler.paths.segments import Segment
 from fusegrad.compiler.paths.tree import Diverged, Tree
 from fusegrad.eager.core.families import Layout, layout_of
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.garbage import uncollected
 from fusegrad.tracer.capture.captured import Capture, Reason
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.reads import Read

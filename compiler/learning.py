@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from fusegrad.compiler import entries
 from fusegrad.compiler.base import background, debug
 from fusegrad.compiler.base.background import Work
-from fusegrad.compiler.base.garbage import put_off
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.patience import busiest_line, tell, told_if_long
 from fusegrad.compiler.deferred.op_trie import Plan
@@ -26,6 +25,7 @@ from fusegrad.compiler.paths.tree import Tree
 from fusegrad.compiler.verify import JitError
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.state import in_modes, modes
+from fusegrad.eager.garbage import put_off
 from fusegrad.tracer.capture.captured import Capture
 from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.ir.graph import Equation

@@ -2,7 +2,8 @@
 
 A lock that another thread held at that moment would stay taken in it for ever, and a module that one was
 importing would stay half imported: whoever needs either waits and is never told. So whoever forks waits for
-what is done under the locks of this file, and for modules that are imported beside the program.
+what is done under the locks of this file, and for modules that are being imported, beside the program or
+where another thread first needs them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,28 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 _importing = threading.RLock()
+
+# Whose modules fusegrad imports where they are first needed, and for how many seconds a fork waits for those
+# that another thread imports: that thread may wait for the one that forks.
+_IMPORTED = ("fusegrad", "numpy", "scipy", "numba", "llvmlite", "ml_dtypes")
+_PATIENCE = 5.0
+
+
+def _others_import() -> bool:
+    """Whether another thread is importing such a module: Python makes no lock of modules anew in a child."""
+    locks = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+    owners = [
+        getattr(reference(), "owner", None)
+        for name, reference in [*locks.items()]
+        if name.partition(".")[0] in _IMPORTED
+    ]
+    return any(owner not in (None, threading.get_ident()) for owner in owners)
 
 
 class _Asked(NamedTuple):
@@ -37,6 +55,15 @@ class _Fork:
     def before(self) -> None:
         if self._thread == threading.get_ident():
             return
+        end = time.monotonic() + _PATIENCE
+        while True:
+            self._take()
+            if not _others_import() or time.monotonic() > end:
+                return
+            self.after()  # they may need what was taken
+            time.sleep(0.001)
+
+    def _take(self) -> None:
         # First, as the module may ask for something as well: that is then not begun in the middle.
         _importing.acquire()
         self._thread = threading.get_ident()

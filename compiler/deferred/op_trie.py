@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusegrad.compiler.base import debug
-from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.deferred.polymorphic_region import Form
 from fusegrad.compiler.deferred.region import Step, Stretch
@@ -18,6 +17,7 @@ from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.garbage import uncollected
 from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.ir.symbolic_sizes import Fixed
 

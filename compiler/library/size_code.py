@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fusegrad.compiler.placement.kernel_arguments import number_bits
 from fusegrad.eager.core.sizes import Symbol
 from fusegrad.tracer.export.files import ExportError
+from fusegrad.tracer.ir.parsing import expression_of
 
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 _COMPARED = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge"}
@@ -57,7 +58,7 @@ class SizeCode:
     def holds(self, conditions: Sequence[str]) -> str:
         """The truth of conditions, all of them; one that divides by nothing does not hold."""
         self._whole = []
-        truths = [self._truth(ast.parse(code, mode="eval").body) for code in conditions]
+        truths = [self._truth(expression_of(code)) for code in conditions]
         truths += [self._line(f"icmp ne i64 {divisor}, 0") for divisor in self._whole]
         found = "true"
         for truth in truths:
@@ -70,7 +71,7 @@ class SizeCode:
         return name
 
     def _code(self, code: str) -> str:
-        return self._whole_number(ast.parse(code, mode="eval").body)
+        return self._whole_number(expression_of(code))
 
     def _truth(self, node: ast.expr) -> str:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -123,7 +124,7 @@ class SizeCode:
 
     def _bits(self, number: Bits) -> str:
         """A number, or a fraction of two, of a dtype."""
-        node = ast.parse(getattr(number.value, "code"), mode="eval").body  # noqa: B009
+        node = expression_of(getattr(number.value, "code"))  # noqa: B009
         if number.dtype in ("i32", "i64"):
             return self._whole_number(node)
         real = self._real(node)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.base import background, debug
-from fusegrad.compiler.base.garbage import put_off, uncollected
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.paths import segments
 from fusegrad.compiler.paths.commit import Commit, orders_of
@@ -27,6 +26,7 @@ from fusegrad.compiler.program.program import Program
 from fusegrad.eager.core.dtypes import default_float
 from fusegrad.eager.core.families import Layout, contiguous_layout, is_dense, layout_of
 from fusegrad.eager.core.state import in_modes, modes
+from fusegrad.eager.garbage import put_off, uncollected
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.observe.hosts import Host

@@ -21,6 +21,7 @@ from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.branch import BRANCH, SIDE, Side
 from fusegrad.tracer.ir.evaluation import check_guard
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Subgraph, Value
+from fusegrad.tracer.ir.parsing import module_of
 from fusegrad.tracer.ir.rolled import ROLLED, Body, all_rounds
 from fusegrad.tracer.ir.tested import TESTED, rounds_while
 
@@ -91,7 +92,7 @@ def parse_graph(text: str, sizes: Mapping[str, Any] = MappingProxyType({})) -> G
     sizes: those that are left open, by the names that they have in the text: `size.batch`.
     """
     text = python_text(text)
-    module = ast.parse(text)
+    module = module_of(text)
     (function,) = [n for n in module.body if isinstance(n, ast.FunctionDef)]
     return _graph_of(function, _comments(text), sizes)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from fusegrad.eager import forks
+from fusegrad.tracer.ir.parsing import module_of
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -40,7 +40,6 @@ class _File:
 
 
 _files: dict[str, _File] = {}
-_parsing = forks.lock()
 
 
 def locate(code: CodeType) -> Located:
@@ -72,8 +71,7 @@ def _parsed(filename: str) -> _File | None:
     if known is not None and known.text == text:
         return known
     try:
-        with _parsing:  # Python 3.11's parser counts its depth for all threads together
-            tree = ast.parse(text, filename)
+        tree = module_of(text, filename)
     except (SyntaxError, ValueError):
         return None
     _files[filename] = parsed = _File(text, lines, tree)

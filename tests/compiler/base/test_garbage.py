@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from fusegrad.compiler.base.garbage import uncollected
+from fusegrad.eager.garbage import uncollected
 
 
 def test_the_collector_waits_for_the_compiler_and_is_left_as_it_was():

@@ -14,6 +14,7 @@ from fusegrad.eager.core.sizes import Symbol, has_symbols
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.open_sizes import OpenSizes
 from fusegrad.tracer.ir.graph import Equation, source_text
+from fusegrad.tracer.ir.parsing import expression_of
 
 BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -148,7 +149,7 @@ class Builder:
     def _size(self, size: Any) -> Handle:
         """An open size as a list of one number."""
         if size.code not in self._sizes:
-            self._sizes[size.code] = self._computed(ast.parse(size.code, mode="eval").body)
+            self._sizes[size.code] = self._computed(expression_of(size.code))
         return self._sizes[size.code]
 
     def _computed(self, code: ast.expr) -> Handle:

@@ -16,7 +16,7 @@ from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import declare_operator
-from fusegrad.eager.ops.precision import in_half, uncast
+from fusegrad.eager.ops.precision import in_half, rounded_once, uncast
 
 # Once compiled loops run on a thread pool of their own, products must share that pool: two pools
 # that spin starve each other (DESIGN.md, "One thread pool"). The compiler then puts its own
@@ -228,14 +228,31 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     plain = beta == 1 and alpha == 1 and x.dtype == y.dtype == input.array.dtype != _BOOL
     if plain and x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0]:
         return bind(_addmm, (input, mat1, mat2))
-    return combined("addmm", input, mm(mat1, mat2), beta, alpha)
+    return combined("addmm", input, mm, (mat1, mat2), beta, alpha)
 
 
-def combined(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """beta * input + alpha * product, in the shape and dtype of the product; beta 0 leaves the input out.
+def combined(
+    name: str,
+    input: Tensor,
+    multiply: Callable[..., Tensor],
+    factors: tuple[Tensor, ...],
+    beta: Any,
+    alpha: Any,
+) -> Tensor:
+    """beta * input + alpha * multiply(*factors), in the shape and dtype of the product; beta 0 leaves the
+    input out. Of one half type, nothing is rounded but the result.
 
     Raises RuntimeError where the input does not expand to that shape or has another dtype.
     """
+
+    def combine(input: Tensor, *factors: Tensor) -> Tensor:
+        return _combined(name, input, multiply(*factors), beta, alpha)
+
+    is_one_kind = all(x.array.dtype == input.array.dtype for x in factors)
+    return rounded_once(combine, input, *factors) if is_one_kind else combine(input, *factors)
+
+
+def _combined(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     dtype = product.array.dtype
     if input.array.dtype != dtype:
         raise failure(

@@ -46,7 +46,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 @public(method=True, inplace=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec). Source: `torch.addmv`."""
-    return combined("addmv", input, ops.mv(mat, vec), beta, alpha)
+    return combined("addmv", input, ops.mv, (mat, vec), beta, alpha)
 
 
 @public(method=True, inplace=True)
@@ -76,14 +76,18 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), for stacks of matrices. Source: `torch.baddbmm`."""
     input, batch1, batch2 = in_half(input, batch1, batch2)
-    return combined("baddbmm", input, ops.bmm(batch1, batch2), beta, alpha)
+    return combined("baddbmm", input, ops.bmm, (batch1, batch2), beta, alpha)
 
 
 @public(method=True, inplace=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (the sum of the products of two stacks of matrices). Source: `torch.addbmm`."""
     input, batch1, batch2 = in_half(input, batch1, batch2)
-    return combined("addbmm", input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
+
+    def summed(one: Tensor, other: Tensor) -> Tensor:
+        return ops.sum(ops.bmm(one, other), 0)
+
+    return combined("addbmm", input, summed, (batch1, batch2), beta, alpha)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

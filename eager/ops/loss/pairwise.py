@@ -14,7 +14,7 @@ from fusegrad.eager.core.op import bind, describe
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.precision import in_single
+from fusegrad.eager.ops.precision import in_single, rounded_once
 from fusegrad.eager.ops.reduce.reduction import _norm_numpy, vector_norm
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -39,8 +39,12 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             RuntimeError, f"expected a positive p and a maxnorm >= 0, got p={p} and maxnorm={maxnorm}"
         )
     dim = normal_dim(dim, ndim)
-    length = vector_norm(input, p, tuple(d for d in range(ndim) if d != dim), True)
-    return input.contiguous() * ops.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
+
+    def scaled(input: Tensor) -> Tensor:
+        length = vector_norm(input, p, tuple(d for d in range(ndim) if d != dim), True)
+        return input.contiguous() * ops.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
+
+    return rounded_once(scaled, input)
 
 
 # The distance of each vector of one set to each of another.

@@ -161,8 +161,8 @@ def rms_norm(
     """Root mean square 1 over the last dimensions, then weight. Source: `torch.nn.functional.rms_norm`."""
     _check_floating(input)
     dims = _trailing(input, normalized_shape, weight=weight)
-    small = dtypes.finfo(input.dtype).eps if eps is None else eps
     wide = _in_single(input.contiguous())
+    small = dtypes.finfo(wide.dtype).eps if eps is None else eps  # of what it is computed in
     made = _scaled(wide * ops.rsqrt(ops.mean(wide * wide, dims, True) + small), _in_single(weight), None)
     return ops.cast(made, input.dtype)
 

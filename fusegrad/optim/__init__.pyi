@@ -17,5 +17,6 @@ from fusegrad.eager.optim.descent import (
     Rprop as Rprop,
 )
 from fusegrad.eager.optim.lbfgs import LBFGS as LBFGS
+from fusegrad.eager.optim.muon import Muon as Muon
 from fusegrad.eager.optim.optimizer import Optimizer as Optimizer
 from fusegrad.optim import lr_scheduler as lr_scheduler, optimizer as optimizer, swa_utils as swa_utils

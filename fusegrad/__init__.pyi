@@ -864,7 +864,7 @@ def istft(
     return_complex: _bool = False,
 ) -> _Tensor: ...
 def jacobian(
-    function: _Callable[..., _Any],
+    func: _Callable[..., _Any],
     argnums: _Argnums = 0,
     *,
     has_aux: _bool = False,
@@ -1561,7 +1561,7 @@ def sparse_coo_tensor(
     is_coalesced: _bool = False,
 ) -> _SparseTensor: ...
 def split(
-    input: _Tensor, split_size_or_sections: _Any, dim: _int = 0, *, axis: _int = 0
+    tensor: _Tensor, split_size_or_sections: _Any, dim: _int = 0, *, axis: _int = 0
 ) -> tuple[_Tensor, ...]: ...
 def split_copy(input: _Tensor, *args: _Any, out: _Any = None, **kwargs: _Any) -> _Any: ...
 def split_with_sizes(

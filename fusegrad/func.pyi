@@ -18,9 +18,5 @@ from fusegrad.eager.autograd.levels import Argnums as _Argnums
 from fusegrad.eager.utils.vmap import stack_module_state as stack_module_state, vmap as vmap
 
 def jacobian(
-    function: _Callable[..., _Any],
-    argnums: _Argnums = 0,
-    *,
-    has_aux: bool = False,
-    chunk_size: int | None = None,
+    func: _Callable[..., _Any], argnums: _Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None
 ) -> _Callable[..., _Any]: ...

@@ -48,7 +48,7 @@ __all__ = [
 # Reverse mode.
 
 
-def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that gives the gradient of `function`, which gives a scalar; as `torch.func.grad`.
 
     argnums: which argument (a tensor, or a container of them) it is with respect to; a tuple of
@@ -60,25 +60,25 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fal
     tensor(12.)
     """
 
-    @functools.wraps(function, updated=())
+    @functools.wraps(func, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        found, _, aux = _grad_and_value(function, argnums, has_aux, args, kwargs)
+        found, _, aux = _grad_and_value(func, argnums, has_aux, args, kwargs)
         return (found, aux) if has_aux else found
 
     return gradient
 
 
 def grad_and_value(
-    function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """A function that gives `(gradient, value)`, or `(gradient, (value, aux))`.
 
     Source: `torch.func.grad_and_value`.
     """
 
-    @functools.wraps(function, updated=())
+    @functools.wraps(func, updated=())
     def both(*args: Any, **kwargs: Any) -> Any:
-        found, value, aux = _grad_and_value(function, argnums, has_aux, args, kwargs)
+        found, value, aux = _grad_and_value(func, argnums, has_aux, args, kwargs)
         return (found, (value, aux)) if has_aux else (found, value)
 
     return both
@@ -86,7 +86,7 @@ def grad_and_value(
 
 @publish
 def value_and_grad(
-    function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """A function that gives `(value, gradient)`, or `((value, aux), gradient)`; as `jax.value_and_grad`.
 
@@ -95,9 +95,9 @@ def value_and_grad(
     (tensor(6.), {'w': tensor(3.), 'x': tensor(2.)})
     """
 
-    @functools.wraps(function, updated=())
+    @functools.wraps(func, updated=())
     def both(*args: Any, **kwargs: Any) -> Any:
-        found, value, aux = _grad_and_value(function, argnums, has_aux, args, kwargs)
+        found, value, aux = _grad_and_value(func, argnums, has_aux, args, kwargs)
         return ((value, aux), found) if has_aux else (value, found)
 
     return both
@@ -144,7 +144,7 @@ def _derived(
 
 
 @publish
-def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """`(output, vjp_function)` (and aux), as `torch.func.vjp`.
 
     vjp_function takes the gradient of the output (in its structure) and gives the tuple of the
@@ -157,7 +157,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     """
     with Level() as level:
         opened, inner = open_arguments(level, primals)
-        output, aux = outputs_of("vjp(f, *primals)", function, has_aux, *opened)
+        output, aux = outputs_of("vjp(f, *primals)", func, has_aux, *opened)
         flat: list[Any] = []
         structure = flatten(output, flat)
         _check_outputs("vjp(f, *primals)", flat)
@@ -211,7 +211,7 @@ _JVP = "jvp(f, primals, tangents)"
 
 @publish
 def jvp(
-    function: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
+    func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
 ) -> Any:
     """`(output, tangent of the output)` (and aux) for `tangents` of `primals`; as `torch.func.jvp`.
 
@@ -238,7 +238,7 @@ def jvp(
                 RuntimeError, f"{_JVP}: Expected to only contain Tensors, got {type(leaf).__name__}"
             )
     with Level() as level:
-        output, tangent, aux = _forward(level, function, primals, tangents, strict, has_aux)
+        output, tangent, aux = _forward(level, func, primals, tangents, strict, has_aux)
     return (output, tangent, aux) if has_aux else (output, tangent)
 
 
@@ -269,7 +269,7 @@ def _forward(
 
 
 def jacrev(
-    function: Callable[..., Any],
+    func: Callable[..., Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -287,9 +287,9 @@ def jacrev(
             [0., 4.]])
     """
 
-    @functools.wraps(function, updated=())
+    @functools.wraps(func, updated=())
     def jacobian(*args: Any) -> Any:
-        return _by_rows(function, argnums, has_aux, chunk_size, args)
+        return _by_rows(func, argnums, has_aux, chunk_size, args)
 
     return jacobian
 
@@ -325,16 +325,16 @@ def _by_rows(
 
 
 def jacfwd(
-    function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
     """A function that gives the Jacobian of `function` by forward derivatives, all columns as one batch.
 
     Source: `torch.func.jacfwd`.
     """
 
-    @functools.wraps(function, updated=())
+    @functools.wraps(func, updated=())
     def jacobian(*args: Any) -> Any:
-        return _by_columns(function, argnums, has_aux, args)
+        return _by_columns(func, argnums, has_aux, args)
 
     return jacobian
 
@@ -370,7 +370,7 @@ def _last(columns: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @publish
-def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """A function that gives the matrix of second derivatives; as `torch.func.hessian`.
 
     >>> import fusegrad as fg
@@ -379,9 +379,9 @@ def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
             [ 0., 12.]])
     """
 
-    @functools.wraps(function, updated=())
+    @functools.wraps(func, updated=())
     def second(*args: Any) -> Any:
-        return _second(function, argnums, args)
+        return _second(func, argnums, args)
 
     return second
 

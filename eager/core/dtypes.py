@@ -194,16 +194,16 @@ def times_default_set() -> int:
     return _times_set
 
 
-def set_default_dtype(dtype: DType) -> None:
+def set_default_dtype(d: DType) -> None:
     """Set the dtype that Python floats become; as `torch.set_default_dtype`.
 
-    Raises TypeError when `dtype` is not a floating-point dtype.
+    Raises TypeError when `d` is not a floating-point dtype.
     """
     global _default, _times_set
     tell("changes the default dtype")
-    if not as_dtype(dtype).is_floating_point:
-        raise TypeError(f"set_default_dtype: only floating-point dtypes are supported, got {dtype!r}")
-    _default = as_dtype(dtype)
+    if not as_dtype(d).is_floating_point:
+        raise TypeError(f"set_default_dtype: only floating-point dtypes are supported, got {d!r}")
+    _default = as_dtype(d)
     _times_set += 1
 
 

@@ -316,10 +316,10 @@ def assigned(input: Tensor, src: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 @public
-def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a given size (the last may be smaller) or given sizes. Source: `torch.split`."""
-    dim = _dim_of(input, dim, "split")
-    n = input.array.shape[dim]
+    dim = _dim_of(tensor, dim, "split")
+    n = tensor.array.shape[dim]
     sizes = ints(split_size_or_sections, Place("", "split_size_or_sections", 2))
     if not isinstance(sizes, (tuple, list)):
         if sizes < 0 or (sizes == 0 and n):
@@ -328,10 +328,10 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
     sizes = _sizes((tuple(sizes),))
     if builtins.sum(sizes) != n or (sizes and builtins.min(sizes) < 0):
         raise failure(RuntimeError, f"split sizes {list(sizes)} must sum to {n}, the size of dimension {dim}")
-    shape, pieces, start = input.array.shape, [], 0
+    shape, pieces, start = tensor.array.shape, [], 0
     for size in sizes:  # of which is known that they fit
         index = _along(shape, dim, Slice(start, start + size, 1))
-        pieces.append(bind(_getitem, (input,), {"index": index}))
+        pieces.append(bind(_getitem, (tensor,), {"index": index}))
         start += size
     return views.several(pieces, "SplitBackward0")
 

@@ -14,8 +14,8 @@ see through them.
 from __future__ import annotations
 
 import functools
-import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -30,21 +30,23 @@ from fusegrad.compiler.fuse.pooling_nests import SPREADS, spread_kernel, spreads
 from fusegrad.compiler.fuse.recompute import early_totals, with_repeats
 from fusegrad.compiler.fuse.scans import SCANS, scan_kernel
 from fusegrad.compiler.fuse.scatters import COMBINERS, scatter_kernel, scattered_from
-from fusegrad.compiler.fuse.schedule import Schedule, schedules
-from fusegrad.compiler.fuse.steps import Step, last_of
+from fusegrad.compiler.fuse.schedule import Schedule, is_cheap, schedules
+from fusegrad.compiler.fuse.steps import Step, come_between, in_order, last_of
+from fusegrad.compiler.fuse.turns import Turns, turns_of
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.compiler.kernel.dtypes import has_kernels, product_dtype
 from fusegrad.compiler.kernel.scalar import NotLowered
 from fusegrad.eager.core.families import Contraction, View
-from fusegrad.eager.ops.pointwise.elementwise import _clone
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.symbolic_sizes import likely
 
 # Of a group of no more equations than this, so many nests are compared.
 WORTH_COMPARING, MOST_PLANS = 100, 3
 # Of the groups that read one array, each is tried with so many that come after it.
 NEAR = 8
-# Whether one step needs another through a third is looked for among so many; if that is not enough, it may.
-MOST_SEARCHED = 256
+# Larger values than this, in bytes, are not kept for later rounds if they are cheap: of 10,000 numbers a call
+# takes 0.7 ms in one kernel, and 0.9 by turns; of 100, that kernel is never done (`families`, lorenz).
+SMALL = 1 << 12
 SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
 NESTS = {"cat": join_kernel, "write": write_kernel, **dict.fromkeys(SPREADS, spread_kernel)}
 
@@ -52,30 +54,13 @@ NESTS = {"cat": join_kernel, "write": write_kernel, **dict.fromkeys(SPREADS, spr
 Choose = Callable[[list[BoundKernel]], BoundKernel]
 
 
-def with_copies(graph: Graph, layouts: Sources) -> Graph:
-    """A copy in front of every reshape that strides cannot say (of a transposed array, say)."""
-    equations: list[Equation] = []
-    copies: dict[Value, Value] = {}
-    for equation in graph.equations:
-        if isinstance(equation.op, View) and layouts.layout(equation.output) is None:
-            operand = equation.inputs[0]
-            if layouts.layout(operand) is not None:
-                if operand not in copies:
-                    copies[operand] = Value(f"{equation.output.name}_copy", operand.type)
-                    copying = Equation(_clone, (operand,), {}, (copies[operand],), equation.source)
-                    equations.append(copying)
-                inputs = (copies[operand],)
-                equation = Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
-        equations.append(equation)
-    if not copies:
-        return graph
-    following = Graph(graph.inputs, tuple(equations), graph.outputs)
-    return with_copies(following, Sources(following, layouts.layouts))
-
-
 def _merged(one: list[int], other: list[int]) -> list[int]:
     """The numbers of two lists in order, each once."""
     return one + other if one[-1] < other[0] else sorted({*one, *other})
+
+
+def _bytes(value: Value) -> int:
+    return likely(math.prod(value.shape)) * value.dtype.itemsize
 
 
 class Fusion:
@@ -95,10 +80,12 @@ class Fusion:
         self.steps: dict[Step, None] = {}  # in order
         self.step_of: dict[Value, Step] = {}
         self.creations: dict[Value, int] = {}
+        self.single: dict[int, Step] = {}
         # What is known of an equation stands at its number.
         self._equations = graph.equations
         self._bases = [self._read_memory(e) for e in graph.equations]
         self._makers = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
+        self._apart = {self._makers[e.output] for group in self.early.values() for e in group}
         self._readers = self._readers_of_results()
         self._plans, self._alike = plans, Alike(self.sources, plans.kinds)
         self._growth = Growth(graph.equations, self.sources)
@@ -127,10 +114,10 @@ class Fusion:
         ]
         made = (i for i in computing if is_creation(self._equations[i]) and self._lowerable([i]))
         self.creations = {self._equations[i].output: i for i in made}
-        single = {
+        self.single = {
             i: self._single(i) for i in computing if self._equations[i].outputs[0] not in self.creations
         }
-        for step in single.values():
+        for step in self.single.values():
             if step.kind != "kernel":
                 # Only kernels make constants and ranges for themselves; others read them from memory.
                 equation = step.equations[0]
@@ -138,23 +125,72 @@ class Fusion:
                     scattered_from(equation) if self._constant(equation) is not None else equation.values()
                 )
                 self.needed |= {self.sources.base(v) for v in values} & self.creations.keys()
-        apart = {self._makers[e.output] for group in self.early.values() for e in group}
-        for number in computing:
-            value = self._equations[number].output
-            if value in self.early:
-                for step in self._early_steps(self.early[value]):
-                    self._add(step)
-            elif number in apart:
-                continue
-            elif number in single:
-                self._add(single[number])
-            elif value in self.needed:
-                self._add(self._step("kernel", [number]))
-        self._merge_pairs()
-        steps = [with_kernel for step in self._ordered() for with_kernel in self._with_kernels(step)]
+        steps = self._divided_by_turns()
+        for step in steps:
+            step.needs = self._producers(step)
+        steps = [with_kernel for step in steps for with_kernel in self._with_kernels(step)]
         for step in steps:
             step.let_go()
         return steps
+
+    def _divided_by_turns(self) -> list[Step]:
+        """The steps of all equations; where those are turns of a loop, all turns have the same groups."""
+        steps: list[Step] = []
+        place = 0
+        for turns in turns_of(self._equations, self._readers, self._are_alike):
+            steps += self._divided(range(place, turns.first))
+            turn = self._divided(next(turns.all()))
+            steps += (self._moved(s, turns.first, by) for by in turns.distances() for s in turn)
+            place = turns.end
+        return steps + self._divided(range(place, len(self._equations)))
+
+    def _divided(self, numbers: range) -> list[Step]:
+        """The steps of these equations, in an order in which they can run."""
+        self.steps = {}
+        for number in numbers:
+            equation = self._equations[number]
+            if equation.outputs and equation.output in self.early:
+                for step in self._early_steps(self.early[equation.output]):
+                    self._add(step)
+            elif number in self._apart:
+                continue
+            elif number in self.single:
+                self._add(self.single[number])
+            elif equation.outputs and equation.output in self.creations.keys() & self.needed:
+                self._add(self._step("kernel", [number]))
+        self._merge_pairs()
+        return in_order(self.steps)
+
+    def _are_alike(self, turns: Turns) -> bool:
+        """Whether turns read what they make in the same places, and have steps for the same equations."""
+        first, *others = ([*map(self._role, turn, len(turn) * [turn[0]])] for turn in turns.all())
+        return all(roles == first for roles in others) and not self._is_kept_in_vain(turns)
+
+    def _is_kept_in_vain(self, turns: Turns) -> bool:
+        """Whether turns find large values in memory that a kernel of all rounds would not need there."""
+        first, second, third, *_ = turns.all()
+        before, read = ({b for i in turn for b in self._bases[i]} for turn in (first, second))
+        kept = [i for v in read - before if -1 < (i := self._makers.get(v, -1)) < turns.first]
+        kept += [i for i in second if max(self._readers[i], default=0) >= third.stop]
+        made = [e for i in kept if self._is_stored((e := self._equations[i]).outputs[0])]
+        return any(is_cheap(e) and _bytes(e.output) > SMALL for e in made)
+
+    def _role(self, number: int, begin: int) -> Any:
+        """What the equation in the same place of each turn has to be like; this turn begins there."""
+        equation = self._equations[number]
+        is_stored = bool(equation.outputs) and self._is_stored(equation.outputs[0])
+        made = [max(self._makers.get(v, -1) - begin, -1) for v in equation.values()]
+        kind = self.single[number].kind if number in self.single else is_stored
+        return kind, made, number if number in self._apart else None
+
+    def _moved(self, step: Step, begin: int, by: int) -> Step:
+        """What a step of the turn that begins there is in one so much further on."""
+        if by:
+            step = self._step(step.kind, [n + by for n in step.numbers if n >= begin])
+            if step.kind == "kernel":
+                step.numbers = self._with_creations(step.numbers)
+            self._note(step)
+        return step
 
     def _early_steps(self, group: Sequence[Equation]) -> list[Step]:
         """The steps of a total that is known before all else: one, if there is a nest of all of it."""
@@ -347,69 +383,28 @@ class Fusion:
             fetches = (i for i in step.numbers if self._equations[i].op is FETCH)
             sources = [self._bases[i][0] for i in fetches]
             step.fetched = {self._makers[v] for v in sources if v in self._makers}
-        step.needs = self._producers(step)
+        step.needs = {s: None for s in self._producers(step) if s in self.steps}
         for need in step.needs:
             need.users[step] = None
         step.position = len(self.steps)
-        made = [v for i in step.numbers for v in self._equations[i].outputs]
+        self._note(step)
         if step.kind == "kernel" and not step.apart:
             # Positions may be equal; sets have no order that comes again.
             for producer in sorted(step.needs, key=lambda s: (-s.position, s.numbers[0])):
                 if producer.kind == "kernel" and producer in step.needs:
                     step = self._joined(producer, step) or step
         self.steps.setdefault(step)
-        for value in made:
-            if value not in self.creations or value in self.needed:
-                self.step_of[value] = step
+
+    def _note(self, step: Step) -> None:
+        """Note which values a step makes."""
+        made = (v for i in step.numbers for v in self._equations[i].outputs if self._is_stored(v))
+        self.step_of.update(dict.fromkeys(made, step))
 
     def _producers(self, step: Step) -> dict[Step, None]:
         found = (self.step_of.get(b) for i in step.numbers for b in self._bases[i])
-        return dict.fromkeys(last_of(s) for s in found if s is not None)
-
-    def _come_between(self, first: Step, second: Step) -> bool:
-        """Whether one of the steps needs the other through a third one, which then has to run in between, or
-        might.
-        """
-        searches = [self._search(first, second), self._search(second, first)]
-        for _ in range(MOST_SEARCHED):
-            if not searches:
-                return False
-            # In turn: where one way there is a path, the other way there is none to be found.
-            for search in (*searches,):
-                found = next(search)
-                if found:
-                    return True
-                if found is False:
-                    searches.remove(search)
-        return True
-
-    @staticmethod
-    def _search(start: Step, target: Step) -> Iterator[bool | None]:
-        """Whether `start` needs `target` through some other step; None as long as that is not known.
-
-        Asked from both ends: in a long program one of them mostly has little behind it. The numbers of
-        equations tell nothing here: a step runs as one, so what reads an early equation of a group waits
-        for all that the late ones need.
-        """
-        behind = [s for s in start.needs if s is not target]
-        ahead = [s for s in target.users if s is not start]
-        needed: set[Step] = set()
-        using: set[Step] = set()
-        while behind and ahead:
-            yield None
-            step = behind.pop()
-            if step is target:
-                yield True
-            if step not in needed:
-                needed.add(step)
-                behind += step.needs
-            step = ahead.pop()
-            if step is start:
-                yield True
-            if step not in using:
-                using.add(step)
-                ahead += step.users
-        yield False
+        producers = dict.fromkeys(last_of(s) for s in found if s is not None)
+        producers.pop(step, None)
+        return producers
 
     def _fetches(self, reader: Step, maker: Step) -> bool:
         """Whether one fetches from what the other makes: that has to be in memory by then."""
@@ -422,7 +417,7 @@ class Fusion:
         tried = (first, len(first.numbers), second, len(second.numbers))
         if tried in self._refused:
             return None
-        if self._come_between(first, second) or self._fetches(first, second) or self._fetches(second, first):
+        if come_between(first, second) or self._fetches(first, second) or self._fetches(second, first):
             return None
         numbers = _merged(first.numbers, second.numbers)
         nest = self._nest_of_both(first, second, numbers)
@@ -475,23 +470,3 @@ class Fusion:
         """What the step reads from memory."""
         made = {v for i in step.numbers for v in self._equations[i].outputs}
         return {b for i in step.numbers for b in self._bases[i]} - made
-
-    def _ordered(self) -> list[Step]:
-        """The steps, each after what it needs; ties in program order."""
-        pending = sorted(self.steps, key=lambda s: s.position)
-        missing = [len(step.needs) for step in pending]
-        waiting: dict[Step, list[int]] = {}
-        for number, step in enumerate(pending):
-            for need in step.needs:
-                waiting.setdefault(need, []).append(number)
-        ready = [number for number, count in enumerate(missing) if not count]
-        order: list[Step] = []
-        while ready:
-            step = pending[heapq.heappop(ready)]
-            order.append(step)
-            for number in waiting.get(step, ()):
-                missing[number] -= 1
-                if not missing[number]:
-                    heapq.heappush(ready, number)
-        assert len(order) == len(pending), "steps that need each other: a bug in fusion"
-        return order

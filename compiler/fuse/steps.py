@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fusegrad.compiler.base.window_ops import WindowProduct
@@ -60,6 +62,9 @@ class Step:
         return [str(e.params["call"]) if e.op is FOREIGN else e.op.name for e in self.equations]
 
 
+# Whether one step needs another through a third is looked for among so many; if that is not enough, it may.
+MOST_SEARCHED = 256
+
 _LOOPS = {
     "rolled": "rounds of a loop",
     "tested": "rounds of a loop, until a test fails",
@@ -82,3 +87,70 @@ def last_of(step: Step) -> Step:
     while step.into is not None and step.into is not last:
         step.into, step = last, step.into
     return last
+
+
+def in_order(steps: Iterable[Step]) -> list[Step]:
+    """Steps, each after those that it needs; ties in program order."""
+    pending = sorted(steps, key=lambda s: s.position)
+    missing = [len(step.needs) for step in pending]
+    waiting: dict[Step, list[int]] = {}
+    for number, step in enumerate(pending):
+        for need in step.needs:
+            waiting.setdefault(need, []).append(number)
+    ready = [number for number, count in enumerate(missing) if not count]
+    order: list[Step] = []
+    while ready:
+        step = pending[heapq.heappop(ready)]
+        order.append(step)
+        for number in waiting.get(step, ()):
+            missing[number] -= 1
+            if not missing[number]:
+                heapq.heappush(ready, number)
+    assert len(order) == len(pending), "steps that need each other: a bug in fusion"
+    return order
+
+
+def come_between(first: Step, second: Step) -> bool:
+    """Whether one of the steps needs the other through a third one, which then has to run in between, or
+    might.
+    """
+    searches = [_search(first, second), _search(second, first)]
+    for _ in range(MOST_SEARCHED):
+        if not searches:
+            return False
+        # In turn: where one way there is a path, the other way there is none to be found.
+        for search in (*searches,):
+            found = next(search)
+            if found:
+                return True
+            if found is False:
+                searches.remove(search)
+    return True
+
+
+def _search(start: Step, target: Step) -> Iterator[bool | None]:
+    """Whether `start` needs `target` through some other step; None as long as that is not known.
+
+    Asked from both ends: in a long program one of them mostly has little behind it. The numbers of
+    equations tell nothing here: a step runs as one, so what reads an early equation of a group waits
+    for all that the late ones need.
+    """
+    behind = [s for s in start.needs if s is not target]
+    ahead = [s for s in target.users if s is not start]
+    needed: set[Step] = set()
+    using: set[Step] = set()
+    while behind and ahead:
+        yield None
+        step = behind.pop()
+        if step is target:
+            yield True
+        if step not in needed:
+            needed.add(step)
+            behind += step.needs
+        step = ahead.pop()
+        if step is start:
+            yield True
+        if step not in using:
+            using.add(step)
+            ahead += step.users
+    yield False

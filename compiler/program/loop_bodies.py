@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.fuse.steps import Step
+from fusegrad.compiler.fuse.turns import rounds_of_turn
 from fusegrad.compiler.native.calls import Calls
 from fusegrad.compiler.native.rounds import RoundsOfCalls
 from fusegrad.compiler.placement.memory_plan import Placed
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.loop_distribution import distributed
-from fusegrad.compiler.program.periodic_plan import rounds_apart, rounds_of_turn
 from fusegrad.compiler.program.pipeline import clone_op
 from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import Params
@@ -95,9 +96,16 @@ def _rounds_together(body: Body, rounds: int, program_of: Callable[[Graph], Any]
     if rounds * len(body.graph.equations) > MOST_WRITTEN_OUT:
         return 1
     program = program_of(passes.optimise(body.graph))
-    if rounds_apart(program.steps, TURN):
+    if _are_apart(program.steps, TURN):
         return 1
     return rounds_of_turn(rounds, len(program.graph.equations)) or max(1, rounds)
+
+
+def _are_apart(steps: Sequence[Step], rounds: int) -> bool:
+    """Whether each round has steps of its own, and the same ones."""
+    kinds = [s.equations[0].op.name if s.kernel is None else s.kernel.kernel.digest for s in steps]
+    length = len(kinds) // rounds
+    return kinds == rounds * kinds[:length]
 
 
 def _in_turns(loop: Equation, number: int, names: set[str]) -> list[Equation]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.solver_ops import Solver
-from fusegrad.compiler.fuse.fusion import Fusion, with_copies
+from fusegrad.compiler.fuse.fusion import Fusion
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
 from fusegrad.compiler.fuse.steps import Step
@@ -69,7 +69,7 @@ def divided(graph: Graph, given: Given) -> Division:
     _lay_out_for_views(graph, Sources(graph, known), strides, laid)
     graph = _copies_that_lie_otherwise(graph, laid)
     lying = {**known, **laid}
-    graph = with_copies(_separate_creations(graph), Sources(graph, lying))
+    graph = _with_copies(_separate_creations(graph), Sources(graph, lying))
     graph = _readable_operands(graph, Sources(graph, lying))
     graph = transposed_once(graph, Sources(graph, lying))
     sources = Sources(graph, lying)
@@ -179,6 +179,27 @@ def _separate_creations(graph: Graph) -> Graph:
             equation = Equation(equation.op, (own,), equation.params, equation.outputs, equation.source)
         equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+def _with_copies(graph: Graph, layouts: Sources) -> Graph:
+    """A copy in front of every reshape that strides cannot say (of a transposed array, say)."""
+    equations: list[Equation] = []
+    copies: dict[Value, Value] = {}
+    for equation in graph.equations:
+        if isinstance(equation.op, View) and layouts.layout(equation.output) is None:
+            operand = equation.inputs[0]
+            if layouts.layout(operand) is not None:
+                if operand not in copies:
+                    copies[operand] = Value(f"{equation.output.name}_copy", operand.type)
+                    copying = Equation(clone_op, (operand,), {}, (copies[operand],), equation.source)
+                    equations.append(copying)
+                inputs = (copies[operand],)
+                equation = Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
+        equations.append(equation)
+    if not copies:
+        return graph
+    following = Graph(graph.inputs, tuple(equations), graph.outputs)
+    return _with_copies(following, Sources(following, layouts.layouts))
 
 
 def _readable_operands(graph: Graph, sources: Sources) -> Graph:

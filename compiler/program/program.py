@@ -28,8 +28,7 @@ from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.program.kept_steps import Asked, KeptSteps
 from fusegrad.compiler.program.loop_bodies import CompiledBody, with_compiled_loops
-from fusegrad.compiler.program.periodic_plan import divided_by_rounds
-from fusegrad.compiler.program.pipeline import Division, Given
+from fusegrad.compiler.program.pipeline import Division, Given, divided
 from fusegrad.compiler.transform.kernel_work import nest_text
 from fusegrad.compiler.transform.pieces_of_rows import with_whole_rows
 from fusegrad.eager.core.families import Layout, contiguous_layout
@@ -76,11 +75,11 @@ class Program:
         self.given = {v for e in graph.equations for v in e.outputs}
         given = layouts or {}, results or {}, seen or {}, apart
         kept = KeptSteps(Asked(graph, *given, plans.contracted), is_kept)
-        divided = kept.find()
-        if divided is None:
-            divided = _divided(graph, *given, plans)
-            kept.keep(divided)
-        self.graph, self.sources, self.steps, self.checks = divided
+        division = kept.find()
+        if division is None:
+            division = _divided(graph, *given, plans)
+            kept.keep(division)
+        self.graph, self.sources, self.steps, self.checks = division
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         self._sizes: Values | Plain = PLAIN
@@ -282,13 +281,13 @@ def _divided(
     """The steps of a graph, worked out."""
     graph = with_short_axes_apart(with_complex_as_pairs(graph))
     known = {v: layouts.get(v) or contiguous_layout(v.shape) for v in graph.inputs}
-    divided = divided_by_rounds(graph, Given(known, results, seen, apart, plans))
-    for step in divided.steps:
+    division = divided(graph, Given(known, results, seen, apart, plans))
+    for step in division.steps:
         if step.kernel is not None:
-            step.kernel = with_whole_rows(step.kernel, divided.sources.layouts, host())
+            step.kernel = with_whole_rows(step.kernel, division.sources.layouts, host())
     if plans.contracted:
-        _contract(divided.steps)
-    return divided
+        _contract(division.steps)
+    return division
 
 
 def _contract(steps: Iterable[Step]) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.program import loop_bodies, periodic_plan
+from fusegrad.compiler.fuse import fusion
+from fusegrad.compiler.program import loop_bodies
 from fusegrad.compiler.program.loop_bodies import WrittenOut
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.ir.evaluation import evaluate_graph
@@ -32,7 +33,13 @@ def test_a_rolled_loop_is_not_found_again_in_what_is_written_out(
     rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Any] = []
-    monkeypatch.setattr(periodic_plan._Unrolling, "division", lambda *args: found.append(args))
+    turns_of = fusion.turns_of
+
+    def noted(*args: Any) -> Any:
+        found.extend(turns_of(*args))
+        return turns_of(*args)
+
+    monkeypatch.setattr(fusion, "turns_of", noted)
     (x,), jitted = tensors(1), fg.jit(lambda x: taken_turns(x, rounds))
     for _ in range(3):
         np.testing.assert_allclose(jitted(x).numpy(), taken_turns(x, rounds).numpy(), rtol=1e-12, atol=1e-12)

@@ -18,7 +18,7 @@ import pytest
 import random_functions
 
 import fusegrad as fg
-from fusegrad.compiler.program import periodic_plan
+from fusegrad.compiler.fuse import turns
 
 WIDTH = 5
 Place = Callable[[int, int], int]
@@ -169,14 +169,14 @@ def test_random_loops_have_eagers_values_and_gradients(block: int):
 
 @pytest.mark.parametrize("block", range(2))
 def test_loops_of_many_rounds_have_eagers_values_and_gradients(block: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 4)
+    monkeypatch.setattr(turns, "SMALLEST_TURN", 4)
     for seed in range(4 * block, 4 * block + 4):
         check(seed, steady=True)
 
 
 if __name__ == "__main__":
     if sys.argv[-1] == "steady":
-        periodic_plan.SMALLEST_TURN = 4
+        turns.SMALLEST_TURN = 4
         random_functions.run(functools.partial(check, steady=True))
     else:
         random_functions.run(check)

@@ -1,4 +1,4 @@
-"""Rounds of a Python loop are planned once, and what comes of it is what came of planning all of them."""
+"""Some rounds of a Python loop are divided into groups, and the others have the same."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.program import periodic_plan, pipeline
+from fusegrad.compiler.fuse import turns
+from fusegrad.compiler.fuse.fusion import Fusion
 
 Loop = Callable[..., Any]
 
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many equations each graph has that is divided; turns may be short."""
+    """How many equations each stretch has that is divided; turns may be short."""
     counts: list[int] = []
+    divided = Fusion._divided
 
-    def counting(graph: Any, *rest: Any) -> pipeline.Division:
-        counts.append(len(graph.equations))
-        return pipeline.divided(graph, *rest)
+    def counting(self: Fusion, numbers: range) -> Any:
+        counts.append(len(numbers))
+        return divided(self, numbers)
 
-    monkeypatch.setattr(periodic_plan, "divided", counting)
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 8)
+    monkeypatch.setattr(Fusion, "_divided", counting)
+    monkeypatch.setattr(turns, "SMALLEST_TURN", 8)
     return counts
 
 
@@ -62,7 +64,7 @@ def wave(count: int) -> Loop:
 def test_a_loop_is_planned_by_some_of_its_rounds(planned: list[int]):
     short, long = compiled(wave(30), fg.randn(40)), compiled(wave(90), fg.randn(40))
     assert len(planned) == 6  # before, one turn, behind
-    assert sum(planned[3:]) <= sum(planned[:3]) + 2 * periodic_plan.SMALLEST_TURN
+    assert sum(planned[3:]) <= sum(planned[:3]) + 2 * turns.SMALLEST_TURN
     assert sum(kernels(long).values()) == 90
     assert kernels(long).keys() == kernels(short).keys()
 
@@ -72,51 +74,47 @@ def test_kernels_and_memory_are_those_of_planning_all_rounds(
 ):
     x = fg.randn(40)
     turned = compiled(wave(50), x)
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
+    monkeypatch.setattr(turns, "SMALLEST_TURN", 1 << 30)
     whole = compiled(wave(50), x)
     assert len(planned) == 4
     assert kernels(turned) == kernels(whole)
     assert turned.memory_bytes() == whole.memory_bytes()
 
 
-def test_few_rounds_are_enough_where_each_has_steps_of_its_own(
-    planned: list[int], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 100)
-    loop = compiled(wave(90), fg.randn(40))
-    assert len(planned) == 3 and max(planned) < 100
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
-    assert kernels(loop) == kernels(compiled(wave(90), fg.randn(40)))
-
-
-def test_few_rounds_are_not_enough_where_a_kernel_has_several(
-    planned: list[int], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_kernel_has_several_rounds(planned: list[int], monkeypatch: pytest.MonkeyPatch):
     def settle(x: fg.Tensor) -> list[fg.Tensor]:
         for _ in range(150):
             x = x - 0.1 * fg.sin(x)
         return [x]
 
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 100)
+    monkeypatch.setattr(turns, "SMALLEST_TURN", 100)
     loop = compiled(settle, fg.randn(40))
-    assert min(planned) < 100 < max(planned)
+    assert len(planned) == 3 and sum(planned) < 300
     assert sum(kernels(loop).values()) <= 6
 
 
-def test_turns_that_are_alike_in_vain_are_soon_given_up(monkeypatch: pytest.MonkeyPatch):
+def test_turns_that_would_keep_large_values_are_soon_given_up(monkeypatch: pytest.MonkeyPatch):
     looked: list[bool] = []
-    parts = periodic_plan._Unrolling._parts
-    monkeypatch.setattr(periodic_plan._Unrolling, "_parts", lambda *args: looked.append(True) or parts(*args))
+    is_kept = Fusion._is_kept_in_vain
+
+    def noted(self: Fusion, found: turns.Turns) -> bool:
+        looked.append(is_kept(self, found))
+        return looked[-1]
+
+    monkeypatch.setattr(Fusion, "_is_kept_in_vain", noted)
 
     def settle(x: fg.Tensor) -> fg.Tensor:
         for _ in range(60):
-            a, b = fg.sin(x), fg.cos(x)
-            x = x + 0.1 * (a * b - x) + 0.01 * a
+            a, b = x * x, x + 1
+            x = x + 0.1 * (a * b - x) * a + 0.01 * b
         return (x * x).sum()
 
     # Of large tensors backward makes again what is cheap, and no round keeps all of that.
-    fg.jit(settle)(fg.rand(10_000, requires_grad=True)).backward()
-    assert 0 < len(looked) <= 2 * periodic_plan.ALIKE_IN_VAIN
+    fg.jit(fg.value_and_grad(settle))(fg.rand(10_000))
+    assert 0 < len(looked) <= 6 and all(looked)
+    looked.clear()
+    fg.jit(fg.value_and_grad(settle))(fg.rand(100))
+    assert looked and not any(looked)
 
 
 def test_gradients_of_a_loop_keep_no_more_than_without_turns(
@@ -136,9 +134,9 @@ def test_gradients_of_a_loop_keep_no_more_than_without_turns(
         return [value, *gradients]
 
     x = fg.rand(1000, dtype=fg.float64), fg.tensor(0.2, dtype=fg.float64)
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 100)
+    monkeypatch.setattr(turns, "SMALLEST_TURN", 100)
     turned = compiled(derived, *x)
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
+    monkeypatch.setattr(turns, "SMALLEST_TURN", 1 << 30)
     whole = compiled(derived, *x)
     assert sum(kernels(turned).values()) <= 1.05 * sum(kernels(whole).values())
     assert turned.memory_bytes() <= 1.05 * whole.memory_bytes()
@@ -235,7 +233,7 @@ def test_rounds_with_products_are_planned_by_some_of_them(
     x = fg.randn(8, 8, dtype=fg.float64) * 0.1
     turned = compiled(powers, x)
     assert len(planned) == 3 and max(planned) < 80
-    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
+    monkeypatch.setattr(turns, "SMALLEST_TURN", 1 << 30)
     assert kernels(turned) == kernels(compiled(powers, x))
 
 

@@ -31,6 +31,9 @@ FEW = 8
 TIMES_DEAR, TIMES_CHEAP = 2, 12
 # Most equations that one fetch is pushed through.
 MOST_EQUATIONS = 40
+# So many of these others need as well: with fewer, gradients of images (`image_gradients`) take 10 %
+# longer; with more, rounds of a loop make again what all those before them have added.
+MOST_AGAIN = 2
 
 _ALONE = Along(1)
 
@@ -73,7 +76,8 @@ def _once(where: Where) -> bool:
 
 
 def _cone(b: Rewriter, x: Value, few: bool, dear: bool) -> set[Value]:
-    """The elementwise values behind `x` that only it needs, or that are cheap; all, for few elements.
+    """The elementwise values behind `x` that only it needs, and cheap ones that others do; all, for few
+    elements.
 
     dear: whether what is not cheap may be among them.
     """
@@ -82,7 +86,7 @@ def _cone(b: Rewriter, x: Value, few: bool, dear: bool) -> set[Value]:
         return found
     # Each equation is behind those that it reads, so readers are seen first.
     inside: dict[Value, int] = {x: b.readers(x)}
-    pending = [x]
+    pending, again = [x], 0
     while pending and len(found) < MOST_EQUATIONS:
         pending.sort(key=b.position)
         value = pending.pop()
@@ -90,8 +94,10 @@ def _cone(b: Rewriter, x: Value, few: bool, dear: bool) -> set[Value]:
         if equation is None:
             continue
         cheap = isinstance(equation.op, View) or is_cheap(equation)
-        if not (cheap or few or (dear and inside[value] >= b.readers(value))):
+        own = inside[value] >= b.readers(value)
+        if not (few or (own and dear) or (cheap and (own or again < MOST_AGAIN))):
             continue
+        again += not own
         found.add(value)
         for operand in dict.fromkeys(equation.values()):
             if operand not in inside:

@@ -65,6 +65,7 @@ class Variant:
 
         common = set.intersection(*({r.token() for r in p.capture.reads} for p in tree.paths))
         self.tree = tree
+        self.calls = any(segment.calls for segment in tree.root.walk())
         self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
         self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
         self.shortcuts: dict[tuple[Segment, bool], Shortcut] = {}  # by whether gradients are computed at once
@@ -101,9 +102,11 @@ class Variant:
         return leaf is self.tree.root or self._row[1] > SHORTCUT_AFTER
 
     def refusal(self, path: Path) -> Read | None:
-        """Which of the path's own reads does not hold any more."""
+        """Which of the path's own reads does not hold any more, or of all paths' (a call may change one)."""
         own = self.own(path)
-        return own.first_failure() if own.reads else None
+        failed = own.first_failure() if own.reads else None
+        # A call of a function that nobody knows may have changed what was asked before the tree ran.
+        return self.shared.first_failure() if failed is None and self.calls else failed
 
 
 class Entry:

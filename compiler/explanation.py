@@ -169,7 +169,11 @@ def _path_dict(chain: list[Any], kernels: bool) -> dict[str, Any]:
     guards = []
     for segment, following in itertools.pairwise(chain):
         seen = next(k for k, c in segment.children.items() if c is following)
+        if following.calls:  # what comes before a call runs apart
+            continue
         guards.append({**_source(segment.guard.source), "seen": value_text(seen)})
+        for call in segment.calls:
+            guards[-1]["cut"] = str(call)
     backward, joint, joining = chain[-1].backward, chain[-1].joint, chain[-1].joining
     return {
         "way": "replay",
@@ -298,7 +302,8 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
 def _path_lines(number: int, path: dict[str, Any]) -> list[str]:
     lines = [f"    path {number} ({path['way']}): {path['calls']} calls"]
     for guard in path["guards"]:
-        lines.append(f"      guard {guard['seen']} at {guard['at']}")
+        cut = f"cut at {guard['at']}: calls {guard['cut']}" if "cut" in guard else ""
+        lines.append(f"      {cut}" if cut else f"      guard {guard['seen']} at {guard['at']}")
     lines += [f"      takes the number that is now in {number}" for number in path["numbers"]]
     lines += _read_lines(path["reads"])
     lines += [f"      {line}" for loop in path["not_rolled"] for line in _loop_lines(loop)]

@@ -250,6 +250,8 @@ class JitFunction(Jitted[P, R]):
             allowance=allowance,
             avoided=self.avoided,
         )
+        if journal.owes():
+            journal.must_be_over("the end of the run")
         key = without(key, leaves_out - made.fixed.leaves)
         if family is not None:
             family.fix(made.fixed.leaves)

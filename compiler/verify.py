@@ -19,6 +19,7 @@ from fusegrad.eager.ranks.journal import journal
 from fusegrad.tracer.observe.hosts import at
 from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.observe.world.ahead import Asks
+from fusegrad.tracer.observe.world.unknown_calls import UNKNOWN
 
 
 class JitError(RuntimeError):
@@ -42,7 +43,8 @@ class Again:
         leaves_more = (
             left.after or left.attributes or left.items or left.counts or left.replaced or left.flags
         )
-        self.possible = not (asks or leaves_more)
+        calls = any(equation.op is UNKNOWN for equation in path.forward)
+        self.possible = not (asks or calls or leaves_more)
         self.undo: list[Callable[[], None]] = run.undo
         self.written = run.written
         self.memory = run.memory

@@ -123,9 +123,7 @@ class _EntryWriter(Writer):
         self._refuse_what_may_stop_late()
         self._modes()
         self._arguments(args)
-        for check in self.checks:
-            line = f"    if {self.constant('check', check)}() is not None: return MISSED"
-            self.lines += ["try:", line, *self.unless_it_raises()]
+        self._reads_hold()
         self._as_often_derived()
         row = len(self.lines)
         self.lines.append("")  # for the tuple of all leaves, if anybody reads it
@@ -143,6 +141,8 @@ class _EntryWriter(Writer):
                 assert plan.seen is not None
                 seen = self.text_of(plan.seen)
                 self._unless_true(f"guard_key({seen}) == {self.constant('key', key)}")
+            if segment.calls:
+                self._reads_hold()
         self.lines += ["stats.calls += 1", "stats.compiled_calls += 1", "path.calls += 1"]
         if self.path.derivative.alone:
             self.lines.append("usage.note_call()")
@@ -152,6 +152,11 @@ class _EntryWriter(Writer):
         if LEAVES.name in self.used:
             self.lines[row] = f"{LEAVES.name} = {self.text_of(Row(tuple(map(Name, self.names))))}"
         return self.text("args")
+
+    def _reads_hold(self) -> None:
+        for check in self.checks:
+            line = f"    if {self.constant('check', check)}() is not None: return MISSED"
+            self.lines += ["try:", line, *self.unless_it_raises()]
 
     def _refuse_what_may_stop_late(self) -> None:
         """What was drawn would have to be put back where a later step leaves the function."""

@@ -10,7 +10,7 @@ from fusegrad.compiler.base.window_ops import WindowProduct
 from fusegrad.compiler.fuse.nest_growth import Nest
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.tracer.ir.graph import Equation, Value
-from fusegrad.tracer.observe.arrays.foreign import FOREIGN
+from fusegrad.tracer.observe.arrays.foreign import ForeignOp
 
 
 @dataclass(eq=False)
@@ -59,7 +59,7 @@ class Step:
     @property
     def ops(self) -> list[str]:
         """What they are called; of calls of other libraries' functions, what these are called."""
-        return [str(e.params["call"]) if e.op is FOREIGN else e.op.name for e in self.equations]
+        return [str(e.params["call"]) if isinstance(e.op, ForeignOp) else e.op.name for e in self.equations]
 
 
 # Whether one step needs another through a third is looked for among so many; if that is not enough, it may.

@@ -34,6 +34,7 @@ from fusegrad.compiler.call_plan.expressions import (
     same,
 )
 from fusegrad.compiler.call_plan.steps import Assign, Attempt, Do, Run, Step, Unless
+from fusegrad.compiler.guards.guards import Guards
 from fusegrad.compiler.native.apart import Apart
 from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.autograd_node import CompiledNode
@@ -52,6 +53,7 @@ from fusegrad.tracer.observe.arrays.known import array_key
 from fusegrad.tracer.observe.hosts import GradientOf, at
 from fusegrad.tracer.observe.symbols import Given, parts
 from fusegrad.tracer.observe.world.ahead import Asks
+from fusegrad.tracer.observe.world.unknown_calls import Cut
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
@@ -62,6 +64,7 @@ OVERLAPS = "memory that is written overlaps with what is read"
 SPLIT = "two tensors that were one are not one now"
 HAS_GRADIENT = "an argument has a .grad now"
 WAS_MADE = "a tensor whose gradient is asked for is the result of an op now"
+ANOTHER_WORLD = "what was read before a call is not what it was when that was recorded"
 HAS_HOOKS = "a tensor whose gradient is asked for has hooks now"
 
 
@@ -154,6 +157,7 @@ class Planner:
         commit = segment.commit
         if commit is not None and commit.begins and self.joint is None:
             begin = (self._begin(written),)
+        self._look_before(segment.calls)
         run = Run(self.name, self.code.program, tuple(self._inputs(self.code)), begin)
         after: list[Step] = [Unless(Call(np.ndarray.item, (self.made(spot),))) for spot in self.code.checks]
         if self.joint is None:
@@ -205,6 +209,17 @@ class Planner:
             # Most programs never put a hook on any leaf.
             none = Call(operator.not_, (item(Constant(leaf_hooks), 0),))
             self.before += [Unless(Either(none, without), HAS_HOOKS)]
+
+    def _look_before(self, calls: Sequence[Cut]) -> None:
+        """Look at what a call of what nobody knows might change."""
+        for call in calls:
+            tensors = [leaf_name(i) for i, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
+            for reference in call.outside:
+                if reference not in self.found:
+                    self._find(reference)
+            names = Row((*tensors, *map(Name, self.found.values())))
+            fails = Constant(Guards(call.reads).first_failure)
+            self.before.append(Unless(Call(call.look, (fails, names)), ANOTHER_WORLD))
 
     def _array_at(self, spot: Any) -> Expression:
         if isinstance(spot, int):

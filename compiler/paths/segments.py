@@ -15,6 +15,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ranks.exchange_op import BEGIN, EXCHANGE
 from fusegrad.tracer.ir.graph import Equation, Value
 from fusegrad.tracer.observe.hosts import Host
+from fusegrad.tracer.observe.world.unknown_calls import UNKNOWN, Cut
 
 MISSED: Any = object()  # what a function gives that does not answer
 
@@ -212,8 +213,13 @@ class Segment:
 
     @cached_property
     def exchanges(self) -> bool:
-        """Whether it exchanges anything with other ranks."""
-        return any(equation.op in (EXCHANGE, BEGIN) for equation in self.equations)
+        """Whether it exchanges anything with other ranks, or calls what nobody knows."""
+        return bool(self.calls) or any(equation.op in (EXCHANGE, BEGIN) for equation in self.equations)
+
+    @cached_property
+    def calls(self) -> list[Cut]:
+        """The calls of functions that nobody knows, one at most."""
+        return [equation.params["call"] for equation in self.equations if equation.op is UNKNOWN]
 
     def refusal(self, refuses: Callable[[Path], Any]) -> Any:
         """Why none of the paths through this node is of the present state of the world; None if one is."""

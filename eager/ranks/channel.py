@@ -50,6 +50,8 @@ def mpi() -> Any:
 class Exchange:
     """Something that ranks do together, and that may go on while the program does."""
 
+    is_recorded = False
+
     def __init__(self, what: str, steps: Steps, seconds: float) -> None:
         self.what, self.seconds = what, seconds
         self.done = False

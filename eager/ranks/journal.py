@@ -2,8 +2,9 @@
 
 Compiled code may stop in the middle of a call, where a guard comes out otherwise than in the runs that it was
 made of. Then another path is tried, or the function itself runs, from the start. But the other ranks have had
-what was exchanged by then, and have gone on. So all attempts at one call share a journal: an attempt takes
-what an earlier one has exchanged, in order, before it exchanges anything itself. Which exchanges a call makes
+what was exchanged by then, and have gone on, and what functions do that nobody knows is done
+(`tracer/observe/world/unknown_calls.py`). So all attempts at one call share a journal: an attempt takes what
+an earlier one has exchanged, in order, before it exchanges anything itself. Which exchanges a call makes
 follows from the program, never from who answers it; so no rank has to know whether another one compiles,
 replays or has missed a guard, and nobody waits for a rank that does not come.
 
@@ -15,19 +16,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
 
-several = [False]  # whether this process is one of several ranks: else nobody keeps a journal
+several = [False]  # whether this process is one of several ranks, or has calls that are made once
 _SAMPLED = 64  # elements that are compared of what is sent
 _ROUNDING = 1e-2  # what two attempts may differ by, in parts of the largest of these
 
 
 class Going(Protocol):
-    """An exchange that goes on."""
+    """An exchange that goes on. is_recorded: whether only a run that is recorded can take it over."""
+
+    is_recorded: bool
 
     def wait(self) -> None:
         """Have it done."""
@@ -39,7 +42,7 @@ class _Made(NamedTuple):
     what: str
     sent: list[np.ndarray]
     exchange: Going
-    came: Sequence[np.ndarray]
+    came: Any
 
 
 class Journal(threading.local):
@@ -57,11 +60,13 @@ class Journal(threading.local):
 
     def end(self) -> None:
         """It is over."""
-        self._begins.pop()
+        begin = self._begins.pop()
         self.is_last = False
+        # Who has called it does not try that again: it runs its body, or is called by a replay itself.
+        del self._made[begin : self._at]
+        self._at = begin
         if not self._begins:
             self._made.clear()
-            self._at = 0
 
     def again(self) -> None:
         """What has been tried is given up; the call is tried once more from its start."""
@@ -69,7 +74,7 @@ class Journal(threading.local):
         if self._begins:
             self._at = self._begins[-1]
 
-    def taken(self, what: str, sent: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
+    def taken(self, what: str, sent: Sequence[np.ndarray]) -> Any:
         """What an earlier attempt got by this exchange, if that has made it."""
         if self._at == len(self._made):
             return None
@@ -93,21 +98,35 @@ class Journal(threading.local):
             "Have it decided by what is the same each time, or use_deterministic_algorithms(True)",
         )
 
-    def note(self, what: str, sent: list[np.ndarray], exchange: Going, came: Sequence[np.ndarray]) -> None:
+    def note(self, what: str, sent: list[np.ndarray], exchange: Going, came: Any) -> None:
         """An exchange has begun. sent: of `sample`."""
-        if self._keeps():
+        if self.keeps:
             self._made.append(_Made(what, sent, exchange, came))
             self._at += 1
 
     def sample(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What is kept of arrays that are sent."""
-        return [_sample(array) for array in arrays] if self._keeps() else []
+        return [_sample(array) for array in arrays] if self.keeps else []
 
     def kept(self, came: list[np.ndarray]) -> list[np.ndarray]:
         """What came of an exchange that was noted, for somebody who may write it."""
-        return [array.copy() for array in came] if self._keeps() else came
+        return [array.copy() for array in came] if self.keeps else came
 
-    def _keeps(self) -> bool:
+    def owes(self) -> bool:
+        """Whether an earlier attempt has made a call that only a run that is recorded can take over."""
+        return len(self._made) > self._at and bool(self.owed())
+
+    def owed(self) -> list[Any]:
+        """What has come of such calls."""
+        return [made.came for made in self._made[self._at :] if made.exchange.is_recorded]
+
+    def last(self) -> Any:
+        """What came last."""
+        return self._made[self._at - 1].came
+
+    @property
+    def keeps(self) -> bool:
+        """Whether another attempt may follow, which takes over what is noted."""
         return bool(self._begins) and not self.is_last
 
 

@@ -38,7 +38,7 @@ from fusegrad.tracer.observe.python import (
 )
 from fusegrad.tracer.observe.reads import GetterRead
 from fusegrad.tracer.observe.values import is_plain
-from fusegrad.tracer.observe.world import ahead
+from fusegrad.tracer.observe.world import ahead, unknown_calls
 from fusegrad.tracer.twin.instrument import is_twin_code, keeps_to_itself
 from fusegrad.tracer.twin.sites import Site
 from fusegrad.tracer.twin.source import Unsupported
@@ -216,7 +216,8 @@ def _instance(observer: Observer, function: Any, site: Site) -> Any:
     """An object with ``__call__``."""
     method = purity.python_method(type(function), "__call__")
     if method is MISSING:
-        return opened(observer, function, f"calls {name_of(function)}, which is not known", site)
+        reason = f"calls {name_of(function)}, which is not known"
+        return unknown_calls.calling(observer, function, reason, site)
     special = observer.special_method(function, "__call__", site, asked=True)
     return function if special is None else special
 

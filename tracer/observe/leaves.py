@@ -38,7 +38,7 @@ from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.python import abstract, containers, copies, identities, loggers, pickles
 from fusegrad.tracer.observe.symbols import ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
-from fusegrad.tracer.observe.world import ahead, printing, texts
+from fusegrad.tracer.observe.world import ahead, printing, texts, unknown_calls
 from fusegrad.tracer.twin.sites import Site
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
@@ -321,7 +321,9 @@ def builtin(observer: Observer, function: Any, site: Site) -> Any:
     word = purity.IMPURE_WORDS.get(function)
     module = getattr(function, "__module__", None)
     where = f" of `{module}`" if module and module != "builtins" else ""
-    return opened(observer, function, word or f"calls {name_of(function)}{where}", site)
+    if word:
+        return opened(observer, function, word, site)
+    return unknown_calls.calling(observer, function, f"calls {name_of(function)}{where}", site)
 
 
 def _call_getattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> Any:
@@ -423,7 +425,8 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     elif kind in ITERATORS and observer.is_local_iterator(owner):
         pass
     else:
-        observer.open(f"calls `{name}` of a {kind.__name__}, which is not known", site)
+        words = f"calls `{name}` of a {kind.__name__}, which is not known"
+        return unknown_calls.calling(observer, function, words, site)(*args, **kwargs)
     try:
         result = function(*positional, **keywords)
     except Exception as error:

@@ -77,9 +77,10 @@ class Numbers:
     taking: whether what now leaves a tensor goes to the user's code, and not to the engine's; taken: what it
     gets in place of that; takes: how often.
     sources: the places, by the observer's keys, in which numbers are others from call to call; found: the
-    numbers that were found there; fixed: the places of those that somebody has looked at. asked: called with
-    a symbol and what came out where the run went on by that. computed: how many numbers Python has made of
-    others. options: by the id of a group of parameters, the numbers that the run has set there. in_graph:
+    numbers that were found there; places: those outside; fixed: the places of those that somebody has looked
+    at. asked: called with a symbol and what came out where the run went on by that. computed: how many
+    numbers Python has made of others. options: by the id of a group of parameters, the numbers that the run
+    has set there. in_graph:
     gives what a function gives for numbers that come from tensors' values, or MISSING. in_domain: whether
     replays make sure that a function has no error for those that they find. questions: how many the run has
     asked so far, by the id of whom it asked (`world/ahead.py`); items: the tensors that it got so, by id.
@@ -91,6 +92,7 @@ class Numbers:
         self.takes = 0
         self.sources: Collection[Any] = ()
         self.found: dict[Any, Any] = {}
+        self.places: list[Place] = []
         self.fixed: set[Any] = set()
         self.asked: Callable[[Symbol, Any], Any] = lambda symbol, value: None
         self.computed = 0
@@ -180,6 +182,8 @@ class Numbers:
     def give(self, key: Any, place: int | Place, value: Any, words: str) -> Any:
         """What the run gets in place of a number that it finds there; it gets the same each time."""
         if key not in self.found:
+            if not isinstance(place, int):
+                self.places.append(place)
             self.found[key] = self.stand_for(given(key, place, type(value), words), value)
         return self.found[key]
 

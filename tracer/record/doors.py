@@ -193,15 +193,22 @@ class Doors:
         return self._recorder.numbers.follow(Taken(number, lambda: self._fix(held, number, source), held))
 
     def guard(
-        self, tensor: Tensor, kind: str = "branch", answer: bool | None = None, size: bool = False
+        self,
+        tensor: Tensor,
+        kind: str = "branch",
+        answer: bool | None = None,
+        size: bool = False,
+        cut: int | None = None,
     ) -> None:
         """Python goes on by what a tensor holds, or is told that it does; see `Guard` for kinds. size: not
-        Python, but the next op, whose result is of that size.
+        Python, but the next op, whose result is of that size. cut: the number of the call that it belongs to.
         """
         value = self._recorder.value_of(tensor)
         params: dict[str, Any] = {"expected": tensor.array.item() if answer is None else answer, "kind": kind}
         if size:
             params["size"] = True
+        if cut is not None:
+            params["cut"] = cut
         self._recorder.equations.append(Equation(GUARD, (value,), params, (), self._source()))
 
     def _fix(self, value: Value, number: Any, source: Source) -> None:

@@ -72,10 +72,10 @@ class Call:
         self._site = site
         self._function, self._copies, self._text = function, False, f"{function!r}"
         self._given = tuple([(a.shape, a.dtype, as_operands(a.shape, (a,))) for a in given])
-        self.structure, leaves = _taken_apart(result)
-        made, self.places = _placed(leaves)
+        self.structure, leaves = taken_apart(result)
+        made, self.places = placed(leaves)
         self.orders = [as_operands(x.shape, (x,)) for x in made]
-        self._key = self.structure, _kinds(leaves), self.places, _kinds(made)
+        self._key = self.structure, kinds(leaves), self.places, kinds(made)
         self._first: tuple[np.ndarray, ...] | None = self._turned(made)
         self.types = tuple([TensorType(x.shape, x.dtype) for x in self._first])
 
@@ -96,10 +96,10 @@ class Call:
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        placed = [arranged(a, order) for a, (_, _, order) in zip(given, self._given, strict=True)]
-        structure, leaves = _taken_apart(self._called(placed))
-        made, places = _placed(leaves)
-        if (structure, _kinds(leaves), places, _kinds(made)) != self._key:
+        lent = [arranged(a, order) for a, (_, _, order) in zip(given, self._given, strict=True)]
+        structure, leaves = taken_apart(self._called(lent))
+        made, places = placed(leaves)
+        if (structure, kinds(leaves), places, kinds(made)) != self._key:
             _varies.add((self._site.file, self._site.line, self._text))
             raise RuntimeError(f"{self!r} gives something else than it gave")
         return self._turned(made)
@@ -143,7 +143,7 @@ class ForeignOp(Op):
 FOREIGN = ForeignOp("foreign", "*operands", None)
 
 
-def _taken_apart(result: Any) -> tuple[Structure, list[Any]]:
+def taken_apart(result: Any) -> tuple[Structure, list[Any]]:
     leaves: list[Any] = []
     return flatten(result, leaves, False), leaves
 
@@ -159,7 +159,7 @@ class _Place(NamedTuple):
     view: tuple[tuple[int, ...], tuple[int, ...], int] | None
 
 
-def _placed(leaves: Sequence[Any]) -> tuple[list[np.ndarray], tuple[_Place, ...]]:
+def placed(leaves: Sequence[Any]) -> tuple[list[np.ndarray], tuple[_Place, ...]]:
     """The memory that arrays and numbers lie in, which becomes tensors, and where in it each lies."""
     made: dict[int, np.ndarray] = {}
     places = []
@@ -172,7 +172,7 @@ def _placed(leaves: Sequence[Any]) -> tuple[list[np.ndarray], tuple[_Place, ...]
         if (
             base is not array
             and base.dtype == array.dtype
-            and _is_dense(base)
+            and is_dense(base)
             and min((0, *array.strides)) == 0
         ):
             start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
@@ -184,11 +184,11 @@ def _placed(leaves: Sequence[Any]) -> tuple[list[np.ndarray], tuple[_Place, ...]
     return [*made.values()], tuple(places)
 
 
-def _is_dense(array: np.ndarray) -> bool:
+def is_dense(array: np.ndarray) -> bool:
     return arranged(array, as_operands(array.shape, (array,))) is array
 
 
-def _kinds(leaves: Sequence[Any]) -> list[Any]:
+def kinds(leaves: Sequence[Any]) -> list[Any]:
     """What must be the same again of what a call gives."""
     return [
         (type(x), np.shape(x), np.asarray(x).dtype)
@@ -223,9 +223,9 @@ def call(
         return MISSING
     if type(function) is np.ufunc and len(args) > function.nin:  # `out`
         return MISSING
-    if not all(_is_fit(observer, value) for value in (*args, *named)):
+    if not all(is_fit(observer, value) for value in (*args, *named)):
         return MISSING
-    operands = _Operands(observer, site)
+    operands = Operands(observer, site)
     template = operands.template(tuple(args)), {name: operands.template(x) for name, x in kwargs.items()}
     applied = known.Applied(function, *template, (*operands.keys, *kwargs))
     for tensor in operands.tensors:
@@ -246,10 +246,10 @@ def call(
         return result
     if (view := _view_of(observer, operands.tensors, result, words, site)) is not MISSING:
         return view
-    leaves = _taken_apart(result)[1]
-    made, plain = _placed(leaves)[0], [x for x in leaves if type(x) is not np.ndarray]
+    leaves = taken_apart(result)[1]
+    made, plain = placed(leaves)[0], [x for x in leaves if type(x) is not np.ndarray]
     apart = all(not np.may_share_memory(a, b) for i, a in enumerate(made) for b in (*given, *made[:i]))
-    fits = all(known.is_numbers(x) and _is_dense(x) for x in made) and all(map(is_plain, plain))
+    fits = all(known.is_numbers(x) and is_dense(x) for x in made) and all(map(is_plain, plain))
     if not (made and apart and fits):
         observer.open(f"{words}, which gives what is not followed", site)
         return result
@@ -273,11 +273,11 @@ def _is_out_of_tensor(observer: Observer, value: Any) -> bool:
     return taken is not None and taken.value is not None
 
 
-def _is_fit(observer: Observer, value: Any) -> bool:
+def is_fit(observer: Observer, value: Any) -> bool:
     """Whether a replay can give the same operand, or that of now."""
     if type(value) in (list, tuple):
         is_known = type(value) is tuple or observer.is_known(value)
-        return is_known and all(_is_fit(observer, item) for item in flat_contents(value))
+        return is_known and all(is_fit(observer, item) for item in flat_contents(value))
     if of_tensors.owner_of(observer, value) is not None:
         return type(value) is np.ndarray or isinstance(value, np.number)
     if type(value) is np.ndarray:
@@ -287,7 +287,7 @@ def _is_fit(observer: Observer, value: Any) -> bool:
     return is_plain(value) and (_is_out_of_tensor(observer, value) or not observer.numbers.has(value))
 
 
-class _Operands:
+class Operands:
     """The operands of a call, apart: tensors, and keys that tell the others from others."""
 
     def __init__(self, observer: Observer, site: Site) -> None:
@@ -313,10 +313,14 @@ class _Operands:
         self.keys.append(id(value) if key is MISSING else key)
         return value
 
+    def varies(self, value: Any) -> bool:
+        """Whether a number of Python's is another one at each call."""
+        return _is_out_of_tensor(self._observer, value)
+
     def _tensor_of(self, value: Any) -> Tensor | None:
         observer = self._observer
         owner = of_tensors.owner_of(observer, value)
-        if _is_out_of_tensor(observer, value):
+        if self.varies(value):
             with no_grad():
                 one = ops.ones((), dtype=float64 if type(value) is float else int64)
                 return ops.mul(one, standing_for(value, observer.numbers))
@@ -356,6 +360,14 @@ def _followed(
     recorder: Any = state.interpreter
     with no_grad():
         made = recorder.later.at_once(lambda: bind(FOREIGN, tuple(operands), {"call": call}))
+    return followed(observer, call, made, leaves, words, site)
+
+
+def followed(
+    observer: Observer, call: Call, made: Sequence[Tensor], leaves: Sequence[Any], words: str, site: Site
+) -> Any:
+    """The result of a call with these leaves, of which the arrays are what was `made`."""
+    with no_grad():
         whole = [_turned_back(t, order) for t, order in zip(made, call.orders, strict=True)]
         rest = iter([_part_of(whole[place.number], place.view) for place in call.places])
     opens = _opening(observer, words, site)

@@ -26,6 +26,7 @@ import numpy as np
 from fusegrad.eager.core.pytree import flatten, is_container
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ranks.journal import journal
 from fusegrad.tracer.observe.arrays.into_tensors import ArrayInput
 from fusegrad.tracer.observe.arrays.known import array_key, is_numbers
 from fusegrad.tracer.observe.hosts import Host
@@ -69,11 +70,11 @@ class _Waiting(threading.local):
 
 
 def any_waiting() -> bool:
-    """Whether this thread has asked for what no call has had yet."""
+    """Whether this thread has asked for what no call has had yet, or made calls that wait for it."""
     for source in [*_waiting.answers]:
         if source.asked() is None:
             del _waiting.answers[source]
-    return bool(_waiting.answers)
+    return bool(_waiting.answers) or journal.owes()
 
 
 class Source:
@@ -319,7 +320,7 @@ def item_of(observer: Observer, iterator: Any, site: Site) -> Any:
         return source.taken(next)
     observer.does("advances an iterator", site)
     recorder.later.settle("advances an iterator")
-    found = _unobserved(functools.partial(source.taken, next))
+    found = unobserved(functools.partial(source.taken, next))
     leaves: list[Any] = []
     structure = flatten(found, leaves, False)
     tensors = [x for x in leaves if isinstance(x, Tensor)]
@@ -349,7 +350,7 @@ def _is_fit(observer: Observer, iterator: Any) -> bool:
     return has_next and observer.is_outer(iterator)
 
 
-def _unobserved(call: Callable[[], Any]) -> Any:
+def unobserved(call: Callable[[], Any]) -> Any:
     """What a call gives that is no part of the run."""
     interpreter, observer = state.interpreter, current.observer
     state.interpreter, current.observer = None, None

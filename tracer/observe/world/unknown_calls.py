@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import random
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.interpreter import holders, is_strange
 from fusegrad.eager.core.memory_order import arranged
 from fusegrad.eager.core.op import Params, TensorType, bind, wrap
 from fusegrad.eager.core.shared import is_exposed, owner
@@ -73,7 +73,7 @@ class Outcome:
     def __init__(self, call: Callable[[], Any], lent: Sequence[np.ndarray]) -> None:
         """lent: the arrays that it is given."""
         before = [array.copy("K") for array in lent]
-        counts = [sys.getrefcount(array) for array in lent]
+        had = holders(lent)
         self.result: Any = None
         self.error: Exception | None = None
         self.leaves: list[Any] = []
@@ -86,7 +86,7 @@ class Outcome:
             self.error, self.problem = error, "raises"
         else:
             self.structure, self.leaves = foreign.taken_apart(self.result)
-            if [sys.getrefcount(array) for array in lent] != counts:
+            if holders(lent) != had:
                 self.problem = "keeps what it is given"
             elif self._holders() - _OWN:
                 self.problem = "keeps what it gives"
@@ -100,7 +100,7 @@ class Outcome:
         for leaf in self.leaves:
             if type(leaf) is np.ndarray:
                 whole = owner(leaf)
-                found.add((whole is leaf, whole.base is None, sys.getrefcount(whole)))
+                found.add((whole is leaf, whole.base is None, *holders([whole])))
                 del whole
         return found
 
@@ -332,7 +332,9 @@ def _is_hindered(observer: Observer, function: Any) -> bool:
     busy = calls.within or calls.repeated or observer.loops.rolling or recorder.allowance.spent
     lent = any(host.lent for host, _ in recorder.hosts)
     seen = any(not what.startswith(_UNSEEN) for what, *_ in recorder.changes)
-    return bool(busy or lent or seen or recorder.before is not None or state.inference or ranks.made)
+    return bool(
+        busy or lent or seen or recorder.before is not None or state.inference or ranks.made or is_strange()
+    )
 
 
 class _Operands(foreign.Operands):

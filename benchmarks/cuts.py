@@ -1,4 +1,4 @@
-"""What a call costs in the middle of a training step that is no op: a function of SciPy's, and an unknown one.
+"""What a call costs in the middle of a training step that is no op: one of SciPy's, an unknown one.
 
     python benchmarks/cuts.py [--cpu]
 

@@ -328,13 +328,13 @@ def _is_hindered(observer: Observer, function: Any) -> bool:
     recorder: Any = state.interpreter
     if getattr(recorder, "hosts", None) is None or not observer.is_known(function):
         return True
-    calls, ranks = recorder.calls_again, recorder.with_ranks
+    if getattr(recorder.with_ranks, "made", True):  # an interpreter in front of the recorder has no ranks
+        return True
+    calls = recorder.calls_again
     busy = calls.within or calls.repeated or observer.loops.rolling or recorder.allowance.spent
     lent = any(host.lent for host, _ in recorder.hosts)
     seen = any(not what.startswith(_UNSEEN) for what, *_ in recorder.changes)
-    return bool(
-        busy or lent or seen or recorder.before is not None or state.inference or ranks.made or is_strange()
-    )
+    return bool(busy or lent or seen or recorder.before is not None or state.inference or is_strange())
 
 
 class _Operands(foreign.Operands):

@@ -92,8 +92,7 @@ class Observer(Effects):
         super().__init__()
         self.reads: list[Read] = []
         self.captured_tensors: dict[int, Any] = {}
-        self.arguments = arguments
-        self._following = following
+        self.arguments, self._following = arguments, following
         self.changed: Callable[[str], Any] = lambda what: None
         self.changed_later = self.changed
         self.numbers, self.sets = Numbers(), False
@@ -101,6 +100,7 @@ class Observer(Effects):
         self.stores, self.loops, self.arrays = stores.Stores(), Loops(), Arrays()
         self.changed_late: dict[int, tuple[Any, str]] = {}
         self.entered: list[tuple[Any, Any]] = []  # context variables that are set, and their tokens
+        self.held: list[Any] = []  # locks
         self.waiting: list[Any] = []  # references to generators that must have ended in the end
         self.late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
         self._tensor = purity.tensor_class()
@@ -136,7 +136,7 @@ class Observer(Effects):
         """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
         objects = self._status, self._kept, self._inputs, self.changed_late, self.late, self._seen
         others = self._explained, self._twins, self.stores, self.arrays, self.loops, self.entered
-        for table in (*objects, *others, self.waiting):
+        for table in (*objects, *others, self.waiting, self.held):
             table.clear()
 
     # ---------------------------------------------------------------------------------- origins

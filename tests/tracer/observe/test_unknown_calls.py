@@ -6,8 +6,10 @@ What they may do besides is put together at random in `tests/compiler/random/tes
 from __future__ import annotations
 
 import ctypes
+import threading
 import zlib
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,7 +92,28 @@ def _behind_dropout(x: fg.Tensor) -> fg.Tensor:
     return fg.nn.functional.dropout(h, 0.5).sum()
 
 
-STEPS = [_number, _array, _text, _nothing_given, _of_a_module, _two_in_order, _a_count, _behind_dropout]
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def asks_for_modes() -> int:
+    return 2 * fg.is_grad_enabled() + fg.ones(1, requires_grad=True).exp().requires_grad
+
+
+def _in_modes(x: fg.Tensor) -> fg.Tensor:
+    with fg.no_grad():
+        inside = asks_for_modes()
+    return (x * (inside + 10 * asks_for_modes())).sum()
+
+
+STEPS = [
+    _in_modes,
+    _number,
+    _array,
+    _text,
+    _nothing_given,
+    _of_a_module,
+    _two_in_order,
+    _a_count,
+    _behind_dropout,
+]
 
 
 def compare(step: Callable[[fg.Tensor], fg.Tensor], seals: bool = True, calls: int = 12) -> Any:
@@ -210,3 +233,30 @@ def test_a_change_of_what_was_read_that_comes_late_is_an_error_once() -> None:
     for _ in range(3):
         assert step(x).item() == 3.0
     assert len(calls) == 9
+
+
+LOCK, VARIABLE = threading.Lock(), ContextVar("variable", default=0)
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def asks_for_more() -> int:
+    return 2 * VARIABLE.get() + LOCK.locked()
+
+
+def _with_a_lock(x: fg.Tensor) -> fg.Tensor:
+    with LOCK:
+        found = asks_for_more()
+    return (x * (found + 10 * asks_for_more() + 1)).sum()
+
+
+def _with_a_variable(x: fg.Tensor) -> fg.Tensor:
+    token = VARIABLE.set(3)
+    found = asks_for_more()
+    VARIABLE.reset(token)
+    return (x * (found + 10 * asks_for_more() + 1)).sum()
+
+
+@pytest.mark.parametrize("step", [_with_a_lock, _with_a_variable])
+def test_what_replays_leave_out_is_there_for_calls(step: Any) -> None:
+    """Locks that are taken, and variables that are set and set back: such a call has the body run."""
+    assert "asks_for_more" in str(compare(step, seals=False).explain())

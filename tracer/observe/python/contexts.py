@@ -53,7 +53,7 @@ def followed(observer: Observer, manager: Any, site: Site) -> Any:
     if type(manager) is _LOCK and observer.is_outer(manager) and not manager.locked():
         words = "whether a lock is held"
         observer.read(("lock", id(manager)), lambda: GetterRead(manager, _is_held, False, words, site))
-        return manager
+        return _Holding(observer, manager)
     names = ("__enter__", "__exit__")
     if any(purity.python_method(type(manager), name) is MISSING for name in names):
         observer.open(f"enters a {type(manager).__name__}, whose effects are not known", site)
@@ -65,6 +65,24 @@ def followed(observer: Observer, manager: Any, site: Site) -> Any:
 
 
 _LOCK = type(threading.Lock())
+
+
+class _Holding:
+    """Stands in a `with` statement for a lock, which a replay does not take."""
+
+    __slots__ = ("lock", "observer")
+
+    def __init__(self, observer: Observer, lock: Any) -> None:
+        self.observer, self.lock = observer, lock
+
+    def __enter__(self) -> Any:
+        found = self.lock.__enter__()
+        self.observer.held.append(self.lock)
+        return found
+
+    def __exit__(self, *exception: Any) -> None:
+        self.observer.held.remove(self.lock)
+        self.lock.__exit__(*exception)
 
 
 def _is_held(lock: Any) -> bool:

@@ -32,7 +32,7 @@ from fusegrad.eager.core.interpreter import holders, is_strange
 from fusegrad.eager.core.memory_order import arranged
 from fusegrad.eager.core.op import Params, TensorType, bind, wrap
 from fusegrad.eager.core.shared import is_exposed, owner
-from fusegrad.eager.core.state import modes, no_grad, state
+from fusegrad.eager.core.state import in_modes, modes, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.random.generator import default_generator
 from fusegrad.eager.ranks.journal import journal, several
@@ -153,6 +153,7 @@ class Cut(foreign.Call):
         self.outside: tuple[weakref.ref[Tensor], ...] = ()
         self._where, self.what = (site.file, site.line), described(function, given)
         self._text = self.what
+        self._modes = modes()  # a callback may ask for them, within `no_grad` say
         self._known = _numbers.setdefault(self.what, {})
         self._first = self._numbered(outcome, self._turned(foreign.placed(outcome.leaves)[0]))
         self.types = tuple([TensorType(x.shape, x.dtype) for x in self._first])
@@ -171,8 +172,9 @@ class Cut(foreign.Call):
             if self._where in _unfit or not journal.keeps:
                 raise RuntimeError(f"{self} is not called by replays")
             world, lent = _about.world, [array.copy("K") for array in placed]
-            outcome = Outcome(lambda: self._function(*lent), lent)
-            outcome.changes(world)
+            with in_modes(self._modes):
+                outcome = Outcome(lambda: self._function(*lent), lent)
+                outcome.changes(world)
             outcome.what, outcome.where = str(self), self._where
             journal.note(self.what, journal.sample(placed), outcome, outcome)
         if outcome.problem:
@@ -191,7 +193,8 @@ class Cut(foreign.Call):
 
         fails: gives a read of the run that does not hold. tensors: those that the run had met from outside.
         """
-        _about.world = World(self.numbers_at, tensors, fails)
+        with in_modes(self._modes):
+            _about.world = World(self.numbers_at, tensors, fails)
         return fails() is None
 
 
@@ -331,6 +334,9 @@ def _is_hindered(observer: Observer, function: Any) -> bool:
     if getattr(recorder.with_ranks, "made", True):  # an interpreter in front of the recorder has no ranks
         return True
     calls = recorder.calls_again
+    # A replay takes no locks, and sets no variables that are set back.
+    if observer.held or observer.entered:
+        return True
     busy = calls.within or calls.repeated or observer.loops.rolling or recorder.allowance.spent
     lent = any(host.lent for host, _ in recorder.hosts)
     seen = any(not what.startswith(_UNSEEN) for what, *_ in recorder.changes)

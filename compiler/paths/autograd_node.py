@@ -375,6 +375,8 @@ class CompiledNode(autograd.Node):
         self._check_unwritten(lambda r: r.what != RESULT and r.value in read)
         for segment in (*self.leaf.above, self.leaf):
             tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
+        others = ((v, self.leaf.kept_above[v]) for v in graph.inputs if v not in tensors)
+        tensors.update((v, wrap(self.environment[place])) for v, place in others)
         return EagerForward(path, graph, used, tensors, self._wanted(path), given, by_rounds, ends)
 
     def note_written(self) -> None:

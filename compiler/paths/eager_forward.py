@@ -26,6 +26,7 @@ from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Graph, Value
 from fusegrad.tracer.ir.rolled import unrolled
+from fusegrad.tracer.observe.world.unknown_calls import UNKNOWN
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.autograd_node import CompiledNode
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def computing(path: Path, used: Sequence[bool]) -> Graph:
     """What computes the results that can be derived, of them those that are `used`, from the inputs and what
-    was written into these: that lies there still.
+    was written into these: that lies there still. So does what unknown functions gave: they are called once.
     """
     results = [o.value for o in path.capture.outputs if o.value is not None]
     roots = tuple(results[i] for i, is_used in zip(path.derivative.seeded, used, strict=True) if is_used)
@@ -43,9 +44,11 @@ def computing(path: Path, used: Sequence[bool]) -> Graph:
     equations = tuple(
         replace(e, outputs=tuple([computed.get(v, v) for v in e.outputs]))
         for e in whole.equations
-        if e.op is not GUARD
+        if e.op is not GUARD and e.op is not UNKNOWN
     )
-    return passes.dead_code(Graph((*whole.inputs, *path.written), equations, roots))
+    read = {v for e in equations for v in e.values()}
+    gave = [v for e in whole.equations if e.op is UNKNOWN for v in e.outputs if v in read]
+    return passes.dead_code(Graph((*whole.inputs, *path.written, *gave), equations, roots))
 
 
 def where_kept(graph: Graph, results: Mapping[Value, np.ndarray]) -> dict[Value, np.ndarray]:

@@ -260,3 +260,30 @@ def _with_a_variable(x: fg.Tensor) -> fg.Tensor:
 def test_what_replays_leave_out_is_there_for_calls(step: Any) -> None:
     """Locks that are taken, and variables that are set and set back: such a call has the body run."""
     assert "asks_for_more" in str(compare(step, seals=False).explain())
+
+
+def _between(x: fg.Tensor) -> fg.Tensor:
+    """What the first gave is read between two calls alone."""
+    h = x.sin() * half(S.step)
+    return (fg.from_numpy(rows(h.detach().numpy())) * h.exp() * half(S.step)).sum()
+
+
+@pytest.mark.parametrize("step", [s for s in STEPS if s not in (_of_a_module, _nothing_given)] + [_between])
+def test_gradients_are_derived_again(step: Any) -> None:
+    """Without a call: eager's ops compute the forward again, from what the functions gave."""
+    function = fg.jit(step)
+    for seed in range(8):
+        found = []
+        for called in (step, function):
+            x = fg.randn(3, generator=fg.Generator().manual_seed(seed)).requires_grad_()
+            S.step = seed
+            fg.manual_seed(seed)
+            SEEN.clear()
+            y = called(x)
+            gave = len(SEEN)
+            (first,) = fg.autograd.grad(y, [x], create_graph=True)
+            weighted = (first * x).sum()
+            found.append([y, first, *fg.autograd.grad(weighted, [x]), fg.tensor(gave), fg.tensor(len(SEEN))])
+        for ours, theirs in zip(*reversed(found), strict=True):
+            np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), 1e-5, 1e-6)
+    assert function.stats.compiled_calls >= 3

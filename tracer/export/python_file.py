@@ -21,8 +21,13 @@ INLINE_ELEMENTS = 32  # larger tensors are written as bytes
 
 
 def python_file(program: Program) -> bytes:
-    """The module's text. Raises ExportError when running it does not give eager's results."""
-    text = module_text(program)
+    """The module's text. Raises ExportError when running it does not give eager's results, and for calls of
+    functions that the graph language has no words for.
+    """
+    try:
+        text = module_text(program)
+    except TypeError as error:
+        raise ExportError(f"export: {program.name}: {error}") from None
     _check(program, text)
     return text.encode()
 

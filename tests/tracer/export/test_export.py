@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import re
@@ -9,9 +10,11 @@ import runpy
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.special
 from exporting import FILE, LARGE, SMALL, branching, network, positive, recorded, run_onnx, tensor
 
 import fusegrad as fg
@@ -361,3 +364,17 @@ def test_tensors_made_like_transposed_ones_are_exported(tmp_path):
     fg.export(lambda x: fg.ones_like(x.t()) * x.t() + fg.full_like(x.t(), 2), (x,), tmp_path / "like.py")
     result = runpy.run_path(str(tmp_path / "like.py"))["run"](x)
     np.testing.assert_allclose(result.numpy(), x.numpy().T + 2)
+
+
+@pytest.mark.parametrize("suffix", ["py", "fgx", "onnx", "so"])
+def test_functions_that_python_calls_are_refused(suffix: str, tmp_path: Path) -> None:
+    def outside(x: fg.Tensor) -> fg.Tensor:
+        return x * fg.from_numpy(scipy.special.erf(x.detach().numpy()))
+
+    def unknown(x: fg.Tensor) -> fg.Tensor:
+        return x * ctypes.CDLL(None).labs(3)
+
+    for function in (outside, unknown):
+        with pytest.raises(ExportError):
+            fg.export(function, (fg.ones(3),), str(tmp_path / f"file.{suffix}"))
+    assert not [*tmp_path.iterdir()]

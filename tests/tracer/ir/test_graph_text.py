@@ -248,7 +248,7 @@ def test_what_has_no_literal_is_refused():
 @pytest.mark.parametrize(
     "text",
     [
-        "def graph(x: f32[2]) -> tuple[f32[2]]:\n    v0: f32[2] = unknown(x)\n    return (v0,)",
+        "def graph(x: f32[2]) -> tuple[f32[2]]:\n    v0: f32[2] = unheard_of(x)\n    return (v0,)",
         "def graph(x: f32[2]) -> tuple[f32[2]]:\n    for i in x: pass\n    return (x,)",
         "def graph(x: f32[2]) -> tuple[f32[2]]:\n    v0: f32[2] = neg(y)\n    return (v0,)",
         "def graph(x: f32[2]) -> tuple[f32[2]]:\n    v0: f32[2] = neg(x.T)\n    return (v0,)",

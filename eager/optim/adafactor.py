@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, as_number, check_one_element, scalar
+from fusegrad.eager.optim.optimizer import ParameterGroup, SteppedByOps, as_number, check_one_element, scalar
 
 
-class Adafactor(Optimizer):
+class Adafactor(SteppedByOps):
     """Shazeer and Stern's steps (2018), of little memory. Source: `torch.optim.Adafactor`.
 
     lr: the largest step, relative to the parameter's root mean square. beta2_decay: the power of the step
@@ -65,18 +64,6 @@ class Adafactor(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient; gives what `closure` gives."""
-        loss = self._evaluated(closure)
-        if self._taken_over():
-            return loss
-        with no_grad():
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    if parameter.gradient is not None:
-                        self._update(parameter, group)
-        return loss
-
     def _started(self, parameter: Tensor) -> dict[str, Any]:
         """What is kept for a parameter."""
         kept = self.state[parameter]
@@ -92,7 +79,7 @@ class Adafactor(Optimizer):
                 kept["variance"] = ops.zeros(shape, dtype=parameter.dtype)
         return kept
 
-    def _update(self, parameter: Tensor, group: ParameterGroup) -> None:
+    def _update(self, parameter: Tensor, gradient: Tensor, group: ParameterGroup) -> None:
         kept = self._started(parameter)
         kept["step"] += 1
         if not parameter.numel():
@@ -101,8 +88,6 @@ class Adafactor(Optimizer):
         least, least_size = group["eps"]
         if least is None:
             least = dtypes.finfo(parameter.dtype).eps
-        gradient = parameter.gradient
-        assert gradient is not None
         gradient = -gradient if group["maximize"] else gradient
         share = step ** group["beta2_decay"]
         size = max(least_size, parameter.norm(2).item() / math.sqrt(parameter.numel()))

@@ -9,9 +9,8 @@ from typing import Any
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, as_number, check_one_element
+from fusegrad.eager.optim.optimizer import ParameterGroup, SteppedByOps, as_number, check_one_element
 
 # How far a step goes along an orthogonal matrix of so many rows and columns, by the name of the rule.
 _ADJUSTMENTS: dict[str | None, Callable[[int, int], float]] = {
@@ -21,7 +20,7 @@ _ADJUSTMENTS: dict[str | None, Callable[[int, int], float]] = {
 _ADJUSTMENTS[None] = _ADJUSTMENTS["original"]
 
 
-class Muon(Optimizer):
+class Muon(SteppedByOps):
     """Jordan's steps for the matrices of hidden layers (https://kellerjordan.github.io/posts/muon).
     Source: `torch.optim.Muon`. What is no matrix is stepped by another optimizer, AdamW say.
 
@@ -80,18 +79,6 @@ class Muon(Optimizer):
                 if parameter.dim() != 2:
                     text = "Muon only supports 2D parameters whereas we found a parameter with size"
                     raise failure(ValueError, f"{text}: {parameter.size()}")
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient; gives what `closure` gives."""
-        loss = self._evaluated(closure)
-        if self._taken_over():
-            return loss
-        with no_grad():
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    if parameter.gradient is not None:
-                        self._update(parameter, parameter.gradient, group)
-        return loss
 
     def _update(self, parameter: Tensor, gradient: Tensor, group: ParameterGroup) -> None:
         if parameter.is_complex():

@@ -15,7 +15,7 @@ from fusegrad.eager.core.dtypes import default_float
 from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.state import enable_grad, state
+from fusegrad.eager.core.state import enable_grad, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import RemovableHandle, clear_gradient
 from fusegrad.eager.ops.pointwise import elementwise
@@ -363,6 +363,26 @@ def _taken_over(value: Any, parameter: Tensor, key: str) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_taken_over(v, parameter, key) for v in value)
     return value
+
+
+class SteppedByOps(Optimizer):
+    """Steps one parameter after the other by ops: of a matrix no element steps for itself."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient; gives what `closure` gives."""
+        loss = self._evaluated(closure)
+        if self._taken_over():
+            return loss
+        with no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.gradient is not None:
+                        self._update(parameter, parameter.gradient, group)
+        return loss
+
+    def _update(self, parameter: Tensor, gradient: Tensor, group: ParameterGroup) -> None:
+        """Step one parameter."""
+        raise NotImplementedError
 
 
 def scalar(value: float) -> Tensor:

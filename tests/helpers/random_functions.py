@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fusegrad as fg
+
+_FOLDER = tempfile.TemporaryDirectory()
+
+
+@functools.cache
+def defined(text: str) -> dict[str, Any]:
+    """What the text of a program defines, from a file: a function that is followed has a source."""
+    path = Path(_FOLDER.name) / f"program{defined.cache_info().misses}.py"
+    path.write_text(text)
+    scope: dict[str, Any] = {}
+    exec(compile(text, str(path), "exec", dont_inherit=True), scope)
+    return scope
 
 
 def tensors(seed: int, shapes: Sequence[tuple[int, ...]]) -> list[fg.Tensor]:

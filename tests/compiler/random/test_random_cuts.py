@@ -8,10 +8,7 @@ arrays that may share memory with those. What it returns, leaves and derives is 
 
 from __future__ import annotations
 
-import functools
 import random
-import tempfile
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,14 +16,11 @@ import numpy as np
 import planted
 import pytest
 import random_functions
-import scipy.linalg
-import scipy.ndimage
-import scipy.optimize
-import scipy.special
 
 import fusegrad as fg
 from fusegrad.tracer.observe.arrays import foreign
 
+IMPORTS = "import numpy as np\nimport scipy\nimport fusegrad as fg\n"
 PROGRAMS, CALLS = 30, 8
 # {v}, {u}: names of tensors, {a}, {b}: of arrays, all of them 3 x 3; {n}: of a number.
 KINDS = {
@@ -113,19 +107,6 @@ def source_of(pick: random.Random) -> str:
     return "\n".join(["def make(s):", "    def function(x, k):", *body, results, "    return function", ""])
 
 
-FOLDER = tempfile.TemporaryDirectory()
-
-
-@functools.cache
-def _defined(text: str) -> dict[str, Any]:
-    """What the text defines, from a file: a function that is followed has a source."""
-    path = Path(FOLDER.name) / f"program{_defined.cache_info().misses}.py"
-    path.write_text(text)
-    scope: dict[str, Any] = {"np": np, "scipy": scipy, "fg": fg}
-    exec(compile(text, str(path), "exec", dont_inherit=True), scope)
-    return scope
-
-
 class World:
     """A program with what it finds outside."""
 
@@ -136,7 +117,7 @@ class World:
             weight=fg.tensor(weight, requires_grad=True), buffer=fg.tensor(buffer), table=self.table,
             kept=None, shown=None, kept_tensor=None, list=[],
         )  # fmt: skip
-        function = _defined(text)["make"](self.s)
+        function = random_functions.defined(f"{IMPORTS}{text}")["make"](self.s)
         self.called = fg.jit(function) if jitted else function
 
     def call(self, x: np.ndarray, k: float) -> list[Any]:

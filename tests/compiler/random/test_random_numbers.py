@@ -8,12 +8,9 @@ numbers, odd ones among them. More:
 
 from __future__ import annotations
 
-import functools
 import math
 import random
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +24,7 @@ import fusegrad as fg
 from fusegrad.compiler.paths.number_steps import NumberSteps
 from fusegrad.tracer.observe import numbers as followed
 
+IMPORTS = "import math\n"
 PROGRAMS, CALLS = 24, 18
 # {n}, {m}: names of numbers; {c}: a constant; {v}, {w}: names of tensors.
 NUMBERS = """
@@ -103,25 +101,12 @@ def _number(pick: random.Random, of: type) -> Any:
     return of(pick.choice([pick.uniform(-3, 3), pick.randrange(-4, 6)]))
 
 
-FOLDER = tempfile.TemporaryDirectory()
-
-
-@functools.cache
-def _defined(text: str) -> dict[str, Any]:
-    """What the text defines, from a file: a function that is followed has a source."""
-    path = Path(FOLDER.name) / f"program{_defined.cache_info().misses}.py"
-    path.write_text(text)
-    scope: dict[str, Any] = {"math": math}
-    exec(compile(text, str(path), "exec", dont_inherit=True), scope)
-    return scope
-
-
 class World:
     """A program, made in one library."""
 
     def __init__(self, text: str, library: Any, jitted: bool = False) -> None:
         self.s, self.d = SimpleNamespace(a=0.5, k=1), {"n": 2.0}
-        self.function = _defined(text)["make"](library, self.s, self.d, 0.75)
+        self.function = random_functions.defined(f"{IMPORTS}{text}")["make"](library, self.s, self.d, 0.75)
         self.called = fg.jit(self.function) if jitted else self.function
 
     def call(self, x: Any, y: Any, numbers: list[Any]) -> Any:

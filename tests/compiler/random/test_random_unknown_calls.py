@@ -9,11 +9,8 @@ then. Each call is made once, in order: what they were given is compared, too. M
 
 from __future__ import annotations
 
-import functools
 import random
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +24,7 @@ from fusegrad.compiler import entries
 from fusegrad.eager.ranks import journal
 from fusegrad.tracer.observe.world import unknown_calls
 
+IMPORTS = "import numpy as np\nimport fusegrad as fg\n"
 PROGRAMS, CALLS = 40, 9
 
 
@@ -209,19 +207,6 @@ def source_of(pick: random.Random) -> str:
     return "\n".join(["def make(s):", "    def function(x, k):", *body, results, "    return function", ""])
 
 
-FOLDER = tempfile.TemporaryDirectory()
-
-
-@functools.cache
-def _defined(text: str) -> dict[str, Any]:
-    """What the text defines, from a file: a function that is followed has a source."""
-    path = Path(FOLDER.name) / f"program{_defined.cache_info().misses}.py"
-    path.write_text(text)
-    scope: dict[str, Any] = {"np": np, "fg": fg}
-    exec(compile(text, str(path), "exec", dont_inherit=True), scope)
-    return scope
-
-
 def _unknown(s: Any, function: Callable[[Any, Any], Any]) -> Any:
     """A callable of a C type, which notes what it is given."""
 
@@ -246,7 +231,7 @@ class World:
         )  # fmt: skip
         for name, function in FUNCTIONS.items():
             setattr(s, name, _unknown(s, function))
-        function = _defined(text)["make"](s)
+        function = random_functions.defined(f"{IMPORTS}{text}")["make"](s)
         self.called = fg.jit(function) if jitted else function
         self.state: Any = None
 
